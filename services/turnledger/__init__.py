@@ -1,0 +1,1 @@
+"""turnledger: provable telemetry for fleets of agent harnesses."""

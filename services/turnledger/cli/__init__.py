@@ -1,0 +1,1 @@
+"""`cli`: the command line, one thin command a file."""

@@ -1,0 +1,1 @@
+"""`contract`: what an event is: envelope, payloads, readers, canonical form. Never imports Faust, aiokafka or psycopg."""

@@ -1,0 +1,1 @@
+"""`devstack`: the embedded broker and database. Imports nothing of ours."""

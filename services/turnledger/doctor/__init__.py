@@ -1,0 +1,1 @@
+"""`doctor`: reading and proving: sessions list and show, verify."""

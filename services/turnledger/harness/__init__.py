@@ -1,0 +1,1 @@
+"""`harness`: what runs beside a harness: the Ledger publisher and the importers."""

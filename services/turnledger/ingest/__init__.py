@@ -1,0 +1,1 @@
+"""`ingest`: the stream processor: Faust app, batch transport, fence, decisions."""

@@ -1,0 +1,1 @@
+"""`pricing`: the price catalogue and the price of one call."""

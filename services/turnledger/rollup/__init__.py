@@ -1,0 +1,1 @@
+"""`rollup`: the rollup worker."""

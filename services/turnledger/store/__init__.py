@@ -1,0 +1,1 @@
+"""`store`: everything that touches Postgres: the ingest transaction, COPY, named queries."""

@@ -1,0 +1,262 @@
+"""The columns of every projected row: one list that the fold fills, the store copies and the migration creates.
+
+A test compares these lists with the database. Kinds: ``text`` ``int4`` ``int8`` ``bool`` ``bytea`` ``jsonb``, ``ts`` (µs since 1970 UTC in
+Python, ``timestamptz`` in Postgres) and ``numeric`` (a decimal as text in Python). Columns are added at the end only.
+"""
+
+from __future__ import annotations
+
+Column = tuple[str, str]
+
+BUCKETS: tuple[str, ...] = (
+    "input_uncached",
+    "cache_read",
+    "cache_write_5m",
+    "cache_write_1h",
+    "cache_write_other",
+    "output",
+    "reasoning",
+    "total_input",
+)
+"""Names inside a ``usage`` object; flat rows add ``_tokens`` (contract 17)."""
+
+BUCKET_COLUMNS: tuple[Column, ...] = tuple((f"{name}_tokens", "int8") for name in BUCKETS)
+USAGE_SUM: tuple[Column, ...] = (*BUCKET_COLUMNS, ("usage_reported", "int8"), ("usage_total", "int8"))
+
+TURNS: tuple[Column, ...] = (
+    ("turn_key", "text"),
+    ("turn_id", "text"),
+    ("turn_index", "int8"),
+    ("kind", "text"),
+    ("run_id", "text"),
+    ("status", "text"),
+    ("assigned_by", "text"),
+    ("started_at", "ts"),
+    ("completed_at", "ts"),
+    ("duration_ms", "int8"),
+    ("stop_why", "text"),
+    ("round_trips", "int4"),
+    ("tool_call_count", "int4"),
+    ("event_count", "int4"),
+    ("message_count", "int4"),
+    ("inherited", "bool"),  # every event of it is inherited: such a turn is not counted (contract 12)
+    ("gap_count", "int4"),
+    ("grade", "text"),  # before `disputed`, which is arrival history
+    *USAGE_SUM,
+    ("order_key", "bytea"),
+)
+
+MODEL_CALLS: tuple[Column, ...] = (
+    ("call_key", "text"),
+    ("turn_key", "text"),
+    ("model_call_id", "text"),
+    ("message_id", "text"),
+    ("request_id", "text"),
+    ("trace_id", "text"),
+    ("provider", "text"),
+    ("protocol", "text"),
+    ("model", "text"),
+    ("kind", "text"),
+    ("status", "text"),  # started completed failed
+    ("error_class", "text"),
+    ("status_code", "int4"),
+    ("stop_reason", "text"),
+    ("method", "text"),
+    ("path", "text"),
+    ("started_at", "ts"),
+    ("completed_at", "ts"),
+    ("hour_at", "ts"),  # the instant that decides its hour (contract 12)
+    ("latency_ms", "int8"),
+    ("ttft_ms", "int8"),
+    ("retries", "int4"),
+    ("token_convention", "text"),
+    ("usage_source", "text"),
+    ("fidelity", "text"),
+    *BUCKET_COLUMNS,
+    ("counts", "bool"),  # its figures count by themselves: no standing contribution covers it
+    ("inherited_event", "bool"),  # an event of provenance `inherited` names it
+    ("peak_input_tokens", "int8"),
+    ("context_tokens", "int8"),
+    ("context_window", "int8"),
+    ("messages_count", "int8"),
+    ("tools_count", "int8"),
+    ("request_bytes", "int8"),
+    ("response_bytes", "int8"),
+    ("reported_cost_usd", "numeric"),
+    ("least_at", "ts"),  # least occurred_at of its events: decides the owner (contract 8)
+    ("order_key", "bytea"),
+)
+
+TOOL_CALLS: tuple[Column, ...] = (
+    ("tool_key", "text"),
+    ("turn_key", "text"),
+    ("call_id", "text"),  # tool_call_id, under the harness ledger's name
+    ("tool_name", "text"),
+    ("origin", "text"),
+    ("server_name", "text"),
+    ("status", "text"),  # requested ok error denied
+    ("pairing", "text"),
+    ("requested_by", "text"),
+    ("consumed_by", "text"),
+    ("call_index", "int8"),
+    ("denied_by", "text"),
+    ("error_message", "text"),
+    ("method", "text"),
+    ("transport", "text"),
+    ("request_id", "text"),
+    ("duration_ms", "int8"),
+    ("bytes_sent", "int8"),
+    ("bytes_received", "int8"),
+    ("requested_at", "ts"),
+    ("completed_at", "ts"),
+    ("trace_id", "text"),
+    ("kind", "text"),
+    ("inherited_event", "bool"),
+    ("order_key", "bytea"),
+)
+
+USAGE_PARTS: tuple[Column, ...] = (
+    # Contributions of cumulative counters that stand, and what of them no call explains. A call's own part is its row in model_calls.
+    ("part_key", "text"),
+    ("turn_key", "text"),
+    ("provider", "text"),
+    ("model", "text"),
+    ("hour_at", "ts"),
+    ("kind", "text"),
+    ("token_convention", "text"),
+    ("fidelity", "text"),
+    *USAGE_SUM,
+)
+
+FACTS: tuple[Column, ...] = (
+    # One row a session: what `sessions` of contract 12 needs and no turn, call or tool row tells. Set from the fold, never incremented.
+    ("name", "text"),
+    ("agent", "text"),
+    ("mode", "text"),
+    ("status", "text"),
+    ("kind", "text"),
+    ("models", "jsonb"),
+    ("parent_session_id", "text"),
+    ("fork_parent_session_id", "text"),
+    ("fork_stream", "text"),
+    ("fork_at_seq", "int8"),
+    ("created_at", "ts"),
+    ("last_activity_at", "ts"),
+    ("stopped_at", "ts"),
+    ("message_count", "int8"),
+    ("total_requests", "int8"),
+    ("allowed_requests", "int8"),
+    ("denied_requests", "int8"),
+    ("error_requests", "int8"),
+    ("total_file_events", "int8"),
+    ("exec_count", "int8"),
+    ("audit_event_count", "int8"),
+    ("guard_blocks", "int8"),
+    ("guard_coercions", "int8"),
+    ("event_count", "int8"),
+    ("stream_grade", "text"),  # `unknown` when no stream is dense or sparse, else `complete`
+)
+
+# Point events: one row each, written once. (column, payload field, kind); the common columns come before.
+POINT_COMMON: tuple[Column, ...] = (
+    ("event_id", "text"),
+    ("occurred_at", "ts"),
+    ("trace_id", "text"),
+    ("turn_id", "text"),
+    ("turn_index", "int8"),
+    ("model_call_id", "text"),
+    ("tool_call_id", "text"),
+    ("kind", "text"),
+    ("process_name", "text"),  # origin.process
+    ("pid", "text"),  # origin.pid
+)
+
+POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
+    "net_events": (
+        "net.requested",
+        (
+            ("domain", "text"),
+            ("port", "int8"),
+            ("decision", "text"),
+            ("method", "text"),
+            ("path", "text"),
+            ("query", "text"),
+            ("status_code", "int8"),
+            ("bytes_sent", "int8"),
+            ("bytes_received", "int8"),
+            ("duration_ms", "int8"),
+            ("matched_rule", "text"),
+            ("conn_type", "text"),
+        ),
+    ),
+    "dns_events": (
+        "dns.queried",
+        (
+            ("qname", "text"),
+            ("qtype", "text"),
+            ("qclass", "text"),
+            ("rcode", "text"),
+            ("answer_ip", "text"),
+            ("decision", "text"),
+            ("matched_rule", "text"),
+            ("source_proto", "text"),
+            ("resolver_ms", "int8"),
+        ),
+    ),
+    "fs_events": ("fs.changed", (("action", "text"), ("path", "text"), ("size", "int8"), ("entry_kind", "text"))),
+    "audit_events": (
+        "process.audited",
+        (
+            ("ppid", "int8"),
+            ("uid", "int8"),
+            ("exe", "text"),
+            ("argv", "jsonb"),
+            ("comm", "text"),
+            ("cwd", "text"),
+            ("tty", "text"),
+            ("parent_exe", "text"),
+        ),
+    ),
+    "credential_events": (
+        "credential.used",
+        (("source", "text"), ("reference", "text"), ("outcome", "text"), ("provider", "text"), ("material", "text")),
+    ),
+    "security_rule_events": (
+        "security.rule_matched",
+        (
+            ("for_event_id", "text"),
+            ("rule_id", "text"),
+            ("rule_action", "text"),
+            ("detection_level", "text"),
+            ("rule", "jsonb"),
+            ("event", "jsonb"),
+        ),
+    ),
+    "security_decisions": (
+        "security.decided",
+        (
+            ("for_event_id", "text"),
+            ("stage", "text"),
+            ("previous", "text"),
+            ("requested", "text"),
+            ("effective", "text"),
+        ),
+    ),
+    "security_asks": ("security.asked", (("ask_id", "text"), ("status", "text"), ("for_event_id", "text"), ("stage", "text"))),
+}
+"""Tables that this version fills come from here; ``model_items``, ``tool_responses`` and ``event_bodies`` have no rows yet."""
+
+EXEC_EVENTS: tuple[Column, ...] = (
+    # process.started and process.exited merged (contract 11); keyed by the position of the event that opened the row.
+    ("exec_id", "text"),
+    ("command", "text"),
+    ("source", "text"),
+    ("exit_code", "int8"),
+    ("duration_ms", "int8"),
+    ("stdout_preview", "text"),
+    ("stderr_preview", "text"),
+    ("stdout_bytes", "int8"),
+    ("stderr_bytes", "int8"),
+    ("started_at", "ts"),
+    ("exited_at", "ts"),
+)

@@ -1,0 +1,49 @@
+"""Stock Faust: one agent, one event at a time, no work at all. What a stream processor written the usual way starts from."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+
+import faust
+
+BOOTSTRAP, TOPIC, TOTAL = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+app = faust.App(
+    f"bench-stock-{os.getpid()}",
+    broker=f"kafka://{BOOTSTRAP}",
+    value_serializer="raw",
+    key_serializer="raw",
+    topic_disable_leader=True,
+    topic_allow_declare=False,
+    web_enabled=False,
+    consumer_auto_offset_reset="earliest",
+    datadir=tempfile.mkdtemp(),
+    stream_wait_empty=False,
+)
+topic = app.topic(TOPIC, value_type=bytes, value_serializer="raw", key_serializer="raw")
+state = {"n": 0, "start": 0.0}
+
+
+@app.agent(topic)
+async def nothing(stream):  # type: ignore[no-untyped-def]
+    """Count, and say when the last has come."""
+    async for _ in stream:
+        if state["n"] == 0:
+            state["start"] = time.perf_counter()
+        state["n"] += 1
+        if state["n"] == TOTAL:
+            print(json.dumps({"events": TOTAL, "seconds": time.perf_counter() - state["start"]}), flush=True)
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    worker = faust.Worker(
+        app, loglevel="CRITICAL", override_logging=False, redirect_stdouts=False, web_port=0
+    )
+    worker.execute_from_commandline()

@@ -203,7 +203,10 @@ POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
             ("resolver_ms", "int8"),
         ),
     ),
-    "fs_events": ("fs.changed", (("action", "text"), ("path", "text"), ("size", "int8"), ("entry_kind", "text"))),
+    "fs_events": (
+        "fs.changed",
+        (("action", "text"), ("path", "text"), ("size", "int8"), ("entry_kind", "text")),
+    ),
     "audit_events": (
         "process.audited",
         (
@@ -219,7 +222,13 @@ POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
     ),
     "credential_events": (
         "credential.used",
-        (("source", "text"), ("reference", "text"), ("outcome", "text"), ("provider", "text"), ("material", "text")),
+        (
+            ("source", "text"),
+            ("reference", "text"),
+            ("outcome", "text"),
+            ("provider", "text"),
+            ("material", "text"),
+        ),
     ),
     "security_rule_events": (
         "security.rule_matched",
@@ -242,7 +251,10 @@ POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
             ("effective", "text"),
         ),
     ),
-    "security_asks": ("security.asked", (("ask_id", "text"), ("status", "text"), ("for_event_id", "text"), ("stage", "text"))),
+    "security_asks": (
+        "security.asked",
+        (("ask_id", "text"), ("status", "text"), ("for_event_id", "text"), ("stage", "text")),
+    ),
 }
 """Tables that this version fills come from here; ``model_items``, ``tool_responses`` and ``event_bodies`` have no rows yet."""
 
@@ -260,3 +272,107 @@ EXEC_EVENTS: tuple[Column, ...] = (
     ("started_at", "ts"),
     ("exited_at", "ts"),
 )
+
+HIDDEN: frozenset[str] = frozenset({"order_key", "hour_at", "least_at", "inherited_event"})
+"""Columns that only turnledger's own machinery reads: the SQL views and ``--json`` leave them out, everything else is shown (contract 17)."""
+
+# What ownership and prices lay over the projected rows (contract 8 and 9). Written by the rollup worker, laid over by the views and by ``fold``.
+CALL_OVERLAY: tuple[Column, ...] = (
+    ("call_key", "text"),
+    ("inherited", "bool"),
+    ("owner_session_id", "text"),  # the session that sums the call
+    ("cost_micro_usd", "int8"),
+    ("cost_fidelity", "text"),  # exact lower_bound upper_bound
+    ("price_id", "text"),
+    ("catalog_version", "int4"),
+    ("unpriced", "bool"),  # it has figures and the catalogue does not know its model
+)
+PART_OVERLAY: tuple[Column, ...] = (
+    ("part_key", "text"),
+    ("cost_micro_usd", "int8"),
+    ("cost_fidelity", "text"),
+    ("price_id", "text"),
+    ("catalog_version", "int4"),
+    ("unpriced", "bool"),
+)
+TURN_OVERLAY: tuple[Column, ...] = (
+    # The turn after ownership; `overlay` replaces the record's members of the same names (model_calls, usage, inherited_usage, cost_micro_usd).
+    ("turn_key", "text"),
+    *USAGE_SUM,
+    ("cost_micro_usd", "int8"),
+    ("unpriced_calls", "int8"),
+    ("grade", "text"),
+    ("overlay", "jsonb"),
+)
+
+# Rollups (contract 12), without the leading tenant and session_id. Instants as everywhere: µs in Python, timestamptz in Postgres.
+SESSIONS: tuple[Column, ...] = (
+    ("name", "text"),
+    ("agent", "text"),
+    ("mode", "text"),
+    ("status", "text"),
+    ("kind", "text"),
+    ("created_at", "ts"),
+    ("last_activity_at", "ts"),
+    ("stopped_at", "ts"),
+    ("models", "jsonb"),
+    ("message_count", "int8"),
+    ("turn_count", "int8"),
+    ("total_requests", "int8"),
+    ("allowed_requests", "int8"),
+    ("denied_requests", "int8"),
+    ("error_requests", "int8"),
+    ("model_call_count", "int8"),
+    ("failed_model_calls", "int8"),
+    *USAGE_SUM,
+    ("cost_micro_usd", "int8"),
+    ("unpriced_calls", "int8"),
+    ("total_tool_calls", "int8"),
+    ("tool_errors", "int8"),
+    ("total_file_events", "int8"),
+    ("exec_count", "int8"),
+    ("audit_event_count", "int8"),
+    ("guard_blocks", "int8"),
+    ("guard_coercions", "int8"),
+    ("open_gaps", "int8"),
+    ("conflicts", "int8"),
+    ("dead_letters", "int8"),
+    ("grade", "text"),
+    ("detail", "text"),
+    ("inherited_usage", "jsonb"),  # a `usage` object, null when nothing is inherited
+)
+AI_USAGE: tuple[Column, ...] = (
+    ("provider", "text"),
+    ("model", "text"),
+    ("kind", "text"),
+    ("call_count", "int8"),
+    ("failed_count", "int8"),
+    *USAGE_SUM,
+    ("cost_micro_usd", "int8"),
+    ("unpriced_calls", "int8"),
+    ("total_duration_ms", "int8"),
+)
+_TOOL_FIGURES: tuple[Column, ...] = (
+    ("kind", "text"),
+    ("call_count", "int8"),
+    ("error_count", "int8"),
+    ("denied_count", "int8"),
+    ("total_bytes", "int8"),
+    ("total_duration_ms", "int8"),
+)
+TOOL_USAGE: tuple[Column, ...] = (("tool_name", "text"), ("origin", "text"), *_TOOL_FIGURES)
+MCP_USAGE: tuple[Column, ...] = (("server_name", "text"), ("tool_name", "text"), *_TOOL_FIGURES)
+HOUR_PARTS: tuple[Column, ...] = (
+    # What one session adds to one row of usage_hourly; live and import only.
+    ("hour", "ts"),
+    ("provider", "text"),
+    ("model", "text"),
+    ("calls", "int8"),
+    *USAGE_SUM,
+    ("cost_micro_usd", "int8"),
+    ("unpriced_calls", "int8"),
+)
+USAGE_HOURLY: tuple[Column, ...] = (
+    *HOUR_PARTS,
+    ("sessions", "int8"),
+)  # its key begins with the tenant, it has no session_id

@@ -1,1 +1,9 @@
-"""`pricing`: the price catalogue and the price of one call."""
+"""`pricing`: the price catalogue and the price of one call (contract 9). Pure: no clock, no network, no database."""
+
+from __future__ import annotations
+
+from turnledger.pricing.catalogue import packaged
+from turnledger.pricing.cost import Price, price_call
+from turnledger.pricing.rates import Catalogue, Rate, Rates
+
+__all__ = ["Catalogue", "Price", "Rate", "Rates", "packaged", "price_call"]

@@ -29,7 +29,11 @@ def order_key(event: Event) -> bytes:
     time = _LAST if running is None else running + _SIGN
     seq = event.seq
     if seq is not None:
-        return _TIME.pack(time, 0) + _stream_bytes(event.producer, event.stream, event.epoch) + _POSITION.pack(seq)
+        return (
+            _TIME.pack(time, 0)
+            + _stream_bytes(event.producer, event.stream, event.epoch)
+            + _POSITION.pack(seq)
+        )
     return (
         _TIME.pack(time, 1)
         + (event.receipt_key or "").encode()
@@ -88,3 +92,16 @@ def ordered(events: Iterable[Event]) -> list[Event]:
     set_running_times(known)
     known.sort(key=order_key)
     return known
+
+
+def numbered_place(key: bytes) -> tuple[str, str, int, int] | None:
+    """(producer, stream, epoch, seq) that an ``order_key`` was made of; None for an event without ``seq``."""
+    if key[8]:
+        return None
+    producer, stream, numbers = key[_TIME.size :].split(b"\0", 2)
+    return (
+        producer.decode(),
+        stream.decode(),
+        _POSITION.unpack_from(numbers)[0],
+        _POSITION.unpack_from(numbers, _POSITION.size)[0],
+    )

@@ -57,7 +57,9 @@ class SessionState:
         raise NotImplementedError
 
     @classmethod
-    def from_history(cls, tenant: str, session_id: str, events: Iterable[Event], *, written: bool) -> SessionState:
+    def from_history(
+        cls, tenant: str, session_id: str, events: Iterable[Event], *, written: bool
+    ) -> SessionState:
         """The state of a session from all its accepted events (cold load).
 
         ``written``: the projection already holds their fold (``flushed_batch`` covers them), so that only later changes are reported. Else the

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-NOT_ON_THE_WIRE = "\x00"
-"""Prefix of names that no record can carry: a NUL inside text is a dead letter (contract 15)."""
+NOT_ON_THE_WIRE = "\x7f"
+"""Prefix of the wire names of fields that are not on the wire (msgspec knows no field without one). ``contract.fast`` gives records
+that hold this character to the strict reader, which knows the envelope's fields alone."""
 
 
-class Event(msgspec.Struct, kw_only=True, gc=False, eq=False):
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Text128 = Annotated[str, Meta(max_length=128)]
+Text256 = Annotated[str, Meta(max_length=256)]
+Text512 = Annotated[str, Meta(max_length=512)]
+# msgspec counts characters; contract.fast counts the bytes where a text may have characters of more than one.
+
+
+class Event(msgspec.Struct, kw_only=True, gc=False, eq=False, forbid_unknown_fields=True):
     """One event with its defaults filled in.
 
-    Empty and null correlation fields are ``None``. ``occurred_at`` and ``observed_at`` keep the text of the source.
+    Empty and null correlation fields are ``None``. ``occurred_at`` and ``observed_at`` keep the text of the source; the values of
+    ``origin`` are text. Bounds in the annotations are checked by ``contract.fast`` when it decodes, not by the constructor.
+    Get events from ``contract.reader`` or ``contract.fast``: decoding JSON into this class by other means checks too little.
     """
 
-    session_id: str
-    type: str
-    schema_version: int = 1
-    tenant: str = "default"
-    producer: str = "harness"
-    epoch: int = 0
-    stream: str = "ledger"
-    seq: int | None = None
-    receipt_key: str | None = None
+    session_id: Annotated[str, Meta(min_length=1, max_length=256)]
+    type: Annotated[str, Meta(min_length=1, max_length=128)]
+    schema_version: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] = 1
+    tenant: Text128 = "default"
+    producer: Text128 = "harness"
+    epoch: Count = 0
+    stream: Text256 = "ledger"
+    seq: Count | None = None
+    receipt_key: Text512 | None = None
     """Identity only where ``seq`` is absent; data otherwise."""
     occurred_at: str | None = None
     observed_at: str | None = None
@@ -32,12 +43,12 @@ class Event(msgspec.Struct, kw_only=True, gc=False, eq=False):
     run_id: str | None = None
     provenance: str = "observed"
     event_id: str | None = None
-    trace_id: str | None = None
-    turn_id: str | None = None
-    model_call_id: str | None = None
-    tool_call_id: str | None = None
-    parent_session_id: str | None = None
-    turn_index: int | None = None
+    trace_id: Text512 | None = None
+    turn_id: Text512 | None = None
+    model_call_id: Text512 | None = None
+    tool_call_id: Text512 | None = None
+    parent_session_id: Text512 | None = None
+    turn_index: Count | None = None
     origin: dict[str, Any] | None = None
     payload: dict[str, Any] = {}
 

@@ -155,7 +155,8 @@ create table {slot}.usage_parts (
     reasoning_tokens          int8,
     total_input_tokens        int8,
     usage_reported            int8,
-    usage_total               int8
+    usage_total               int8,
+    inherited_event           bool
 );
 create index usage_parts_turn on {slot}.usage_parts (session_no, turn_no);
 

@@ -126,6 +126,7 @@ USAGE_PARTS: tuple[Column, ...] = (
     ("token_convention", "text"),
     ("fidelity", "text"),
     *USAGE_SUM,
+    ("inherited_event", "bool"),  # an inherited report: in `inherited_usage`, in no sum
 )
 
 FACTS: tuple[Column, ...] = (

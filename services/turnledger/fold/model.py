@@ -5,8 +5,9 @@ Nothing here computes. Names of row fields are those of the contract's sections 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from turnledger.contract.event import Event
 
@@ -58,6 +59,37 @@ class UsagePart:
     """``input_uncached`` … ``reasoning``, ``total_input`` (int or None each), ``reported`` and ``total`` (contract 8, Parts)."""
     convention: str | None
     fidelity: str
+    inherited_event: bool = False
+    """Reported by an event of provenance ``inherited``: it stands in ``inherited_usage`` and in no sum, whoever else holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What one usage stream has told up to some place."""
+
+    values: tuple[int | None, ...]
+    """The running value per counter; None where the counter was never seen."""
+    known: bool
+    """Its start was known: a counter seen for the first time starts at zero."""
+    thread: str | None
+    """The ``provider_thread`` that its reports name."""
+    opened: bool = False
+    """The last turn that used it has no ``turn.completed``."""
+    silent: bool = False
+    """The last turn that used its thread did not report on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The running values of all usage streams of a session at some place. Never changed: moving on makes a new one."""
+
+    streams: Mapping[tuple[str, ...], Running] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
+    """Provider threads that a turn before this place used."""
+
+
+NO_THREADS: Final = Threads()
+"""Before the first report of a session."""
 
 
 @dataclass(slots=True)
@@ -81,6 +113,8 @@ class TurnFold:
     parts: list[UsagePart] = field(default_factory=list)
     findings: list[Row] = field(default_factory=list)
     """{check, severity, row}: one a row; ``fold.findings`` groups them."""
+    threads: Threads = NO_THREADS
+    """The running usage values after this turn (contract 8, Counters); they compare with ``==``."""
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ create table ledger.sessions (
     home_topic      text        not null collate "C",  -- the partition where it was first seen: whoever writes the session
     home_partition  int4        not null,              -- holds the progress row of its home (design 3.2)
     first_seen      timestamptz not null default now(),
-    unique (tenant, session_id)
+    unique (session_id, tenant)                        -- in this order: people ask for a session by its id alone
 );
 create index sessions_home on ledger.sessions (home_topic, home_partition);
 
@@ -223,7 +223,7 @@ create table ledger.dead_letters (
     requeued_at   timestamptz,
     unique (topic, partition, kafka_offset)
 );
-create index dead_letters_session on ledger.dead_letters (tenant, session_id);
+create index dead_letters_session on ledger.dead_letters (session_id, tenant);
 
 -- Sessions whose rollups are stale. Appended by ingest, deleted by the rollup worker (design 5).
 create table ledger.marks (

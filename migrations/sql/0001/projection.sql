@@ -4,7 +4,7 @@
 
 create schema {slot};
 
--- Narrow: the columns people filter by. No index on what changes.
+-- Narrow: the columns people filter by. No index on what changes. `digest` is that of its record, so that an overlay is checked without it.
 create table {slot}.turns (
     session_no                int8 not null,
     turn_no                   int4 not null,
@@ -38,6 +38,7 @@ create table {slot}.turns (
     usage_total               int8,
     order_key                 bytea,
     revision                  int4 not null default 1,
+    digest                    text not null collate "C",
     primary key (session_no, turn_no)
 ) with (fillfactor = 50);
 

@@ -32,7 +32,11 @@ STATEMENT_SECONDS = 600.0
 WAIT_SECONDS = 120.0
 """How long to wait for another migrator."""
 
-RETRIABLE = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+RETRIABLE = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+)
 
 
 class MigrationError(TurnledgerError):
@@ -120,11 +124,17 @@ def _run(database_url: str, step: Callable[[Config], None], say: Callable[[str],
                 connection.rollback()
                 return found
             except DBAPIError as error:
-                if connection.invalidated or isinstance(error.orig, psycopg.OperationalError) and error.connection_invalidated:
+                if (
+                    connection.invalidated
+                    or isinstance(error.orig, psycopg.OperationalError)
+                    and error.connection_invalidated
+                ):
                     raise away(database_url, error.orig or error) from None
                 connection.rollback()
                 if not isinstance(error.orig, RETRIABLE):
-                    raise MigrationError(f"a migration of {place(database_url)} failed: {error.orig}") from error
+                    raise MigrationError(
+                        f"a migration of {place(database_url)} failed: {error.orig}"
+                    ) from error
                 say(f"a table is in use; trying again ({attempt} of {ATTEMPTS})")
                 # Longer than the wait itself, so that those who queued behind it get through.
                 time.sleep(min(5.0, LOCK_TIMEOUT_SECONDS + 0.2 * attempt) * (1 + random.random() / 2))

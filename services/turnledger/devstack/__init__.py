@@ -1,1 +1,12 @@
-"""`devstack`: the embedded broker and database. Imports nothing of ours."""
+"""`devstack`: a real broker and a real database for a laptop and for tests (design 3, "The embedded stack"). Imports no other room.
+
+>>> with Stack(folder) as addresses:          # doctest: +SKIP
+...     addresses.kafka_bootstrap, addresses.database_url
+"""
+
+from __future__ import annotations
+
+from turnledger.devstack.providers import Choice, choose
+from turnledger.devstack.stack import Addresses, Stack, current, state_folder
+
+__all__ = ["Addresses", "Choice", "Stack", "choose", "current", "state_folder"]

@@ -1,0 +1,82 @@
+"""Fixtures of every suite: one stack for the run, a database, a topic and commands for each test (tests/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stack import databases, servers, topics
+from tests.stack.commands import Running
+from turnledger.devstack import choose
+
+
+def pytest_report_header() -> str:
+    """Say which broker and database the run uses."""
+    return f"stack: {choose()}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the stack, so that `-m "not stack"` leaves it out."""
+    for item in items:
+        if "stack" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.stack)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[servers.Servers]:
+    """The broker and the database of this run: ``addresses``, and ``kafka`` / ``postgres`` to stop, kill and start them.
+
+    A test that stops one starts it again before it ends.
+    """
+    running = servers.provide(choose())
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def database_template(stack: servers.Servers) -> Iterator[str]:
+    """The name of a database with all migrations applied."""
+    name = databases.migrated_template(stack.database_url)
+    yield name
+    databases.drop(stack.database_url, databases.named(stack.database_url, name))
+
+
+@pytest.fixture
+def database(stack: servers.Servers, database_template: str) -> Iterator[str]:
+    """The URL of a fresh, migrated database of this test's own."""
+    url = databases.create(stack.database_url, template=database_template)
+    yield url
+    databases.drop(stack.database_url, url)
+
+
+@pytest.fixture
+def empty_database(stack: servers.Servers) -> Iterator[str]:
+    """The URL of a fresh database without a single table of ours."""
+    url = databases.create(stack.database_url)
+    yield url
+    databases.drop(stack.database_url, url)
+
+
+@pytest.fixture
+def topic(stack: servers.Servers, request: pytest.FixtureRequest) -> topics.Topic:
+    """A fresh topic and a consumer group of its own; ``@pytest.mark.partitions(n)`` says how many partitions."""
+    mark = request.node.get_closest_marker("partitions")
+    return topics.create_topic(stack.kafka_bootstrap, mark.args[0] if mark else 4)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """``start("worker", …, environment={…}) -> Running``: a command in the background. What still runs at the end is killed."""
+    started: list[Running] = []
+
+    def start_one(*arguments: str, environment: dict[str, str]) -> Running:
+        log = tmp_path / f"{len(started)}-{arguments[0]}.log"
+        started.append(Running(arguments, environment, log))
+        return started[-1]
+
+    yield start_one
+    for running in started:
+        if running.running():
+            running.kill9()

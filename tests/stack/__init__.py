@@ -1,0 +1,1 @@
+"""What tests need from the world: servers, databases, topics, commands (tests/README.md)."""

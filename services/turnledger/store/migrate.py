@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 import turnledger
 from turnledger.errors import TurnledgerError
 from turnledger.store.connect import away, connect, place
+from turnledger.store.maintain import make_event_partitions
 
 LOCK_KEY = 7_311_482_650_917
 """Of the advisory lock that one migrator holds."""
@@ -68,7 +69,10 @@ def migrate(database_url: str, *, say: Callable[[str], None] = lambda line: None
 
     Returns where the database stands afterwards; ``say`` hears what is waited for. Raises :class:`MigrationError`, ``DatabaseAway``.
     """
-    return _run(database_url, lambda config: command.upgrade(config, "head"), say)
+    found = _run(database_url, lambda config: command.upgrade(config, "head"), say)
+    with connect(database_url, "migrate", lock_seconds=LOCK_TIMEOUT_SECONDS) as connection:
+        make_event_partitions(connection)
+    return found
 
 
 def downgrade(
@@ -126,8 +130,8 @@ def _run(database_url: str, step: Callable[[Config], None], say: Callable[[str],
             except DBAPIError as error:
                 if (
                     connection.invalidated
-                    or isinstance(error.orig, psycopg.OperationalError)
-                    and error.connection_invalidated
+                    or (isinstance(error.orig, psycopg.OperationalError)
+                    and error.connection_invalidated)
                 ):
                     raise away(database_url, error.orig or error) from None
                 connection.rollback()

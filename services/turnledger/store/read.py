@@ -1,0 +1,70 @@
+"""Reads the ledger back: the accepted events of a session as the fold takes them. Writes nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import psycopg
+
+from turnledger.contract.event import Event
+from turnledger.contract.fast import FastReader
+from turnledger.contract.reader import Rejected
+from turnledger.errors import TurnledgerError
+from turnledger.store.named import query
+
+
+class LedgerUnreadable(TurnledgerError):
+    """An accepted event is not one any more: the stored bytes, or the reader, have changed."""
+
+
+class SessionRef(NamedTuple):
+    """One session by its natural key and its number."""
+
+    session_no: int
+    tenant: str
+    session_id: str
+
+
+class StoredEvent(NamedTuple):
+    """One event and where the ledger holds it."""
+
+    event: Event
+    stream_no: int
+    seq: int
+    """As in ``ledger.events``: below 0 for an event without a number."""
+
+
+def session_events(connection: psycopg.Connection[Any], session_no: int) -> list[Event]:
+    """All accepted events of a session, in no order, each identity once. ``position`` is its Kafka offset.
+
+    Empty for a number that no session has. Raises :class:`LedgerUnreadable`.
+    """
+    return [stored.event for stored in stored_events(connection, session_no)]
+
+
+def stored_events(connection: psycopg.Connection[Any], session_no: int) -> list[StoredEvent]:
+    """The same, each with its place in the ledger."""
+    # What was accepted stays accepted, whatever limit is set now.
+    read = FastReader(limit=sys.maxsize).read
+    found: list[StoredEvent] = []
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(query("read/session_events"), {"session_no": session_no})
+        for raw, offset, stream_no, seq in cursor:
+            event = read(raw)
+            if isinstance(event, Rejected):
+                raise LedgerUnreadable(
+                    f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
+                    f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
+                )
+            event.position = offset
+            found.append(StoredEvent(event, stream_no, seq))
+    return found
+
+
+def find_sessions(
+    connection: psycopg.Connection[Any], session_id: str, tenant: str | None = None
+) -> list[SessionRef]:
+    """The sessions of that id, one a tenant, ordered by tenant. Empty when there is none."""
+    rows = connection.execute(query("read/find_sessions"), {"session_id": session_id, "tenant": tenant})
+    return [SessionRef(*row) for row in rows]

@@ -1,0 +1,1 @@
+select ledger.make_event_partitions(ledger.today(), %(days)s)

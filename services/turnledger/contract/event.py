@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 NOT_ON_THE_WIRE = "\x7f"
-"""Prefix of the wire names of fields that are not on the wire (msgspec knows no field without one). ``contract.fast`` gives records
-that hold this character to the strict reader, which knows the envelope's fields alone."""
+"""Prefix of the wire names of fields that are not on the wire (msgspec knows no field without such a name). ``contract.fast`` gives
+records that set them to the strict reader, which knows the envelope's fields alone."""
 
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]

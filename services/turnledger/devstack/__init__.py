@@ -6,7 +6,18 @@
 
 from __future__ import annotations
 
-from turnledger.devstack.providers import Choice, choose
-from turnledger.devstack.stack import Addresses, Stack, current, state_folder
+from turnledger.devstack.compose import ComposeStack
+from turnledger.devstack.providers import Choice, choose, current, of_folder, stack_for
+from turnledger.devstack.stack import Addresses, Stack, state_folder
 
-__all__ = ["Addresses", "Choice", "Stack", "choose", "current", "state_folder"]
+__all__ = [
+    "Addresses",
+    "Choice",
+    "ComposeStack",
+    "Stack",
+    "choose",
+    "current",
+    "of_folder",
+    "stack_for",
+    "state_folder",
+]

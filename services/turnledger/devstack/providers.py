@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from turnledger.devstack.stack import Addresses
+from turnledger.devstack.compose import ComposeStack
+from turnledger.devstack.stack import Addresses, Stack, say_to_stderr, state_folder
 from turnledger.errors import TurnledgerError
 
 KAFKA, DATABASE, PROVIDER = "TURNLEDGER_KAFKA_BOOTSTRAP", "TURNLEDGER_DATABASE_URL", "TURNLEDGER_PROVIDER"
@@ -67,6 +69,36 @@ def choose(
         "embedded",
         "no addresses are set and no container engine answers: using the embedded Apache Kafka and Postgres",
     )
+
+
+def stack_for(
+    choice: Choice, state_dir: Path | None = None, *, say: Callable[[str], None] = say_to_stderr
+) -> Stack | ComposeStack:
+    """The stack of this folder that ``choice`` means. A folder keeps the kind that it was made with."""
+    folder = state_folder(state_dir)
+    made = of_folder(folder)
+    kind = "containers" if choice.kind == "containers" else "embedded"
+    if made is not None and isinstance(made, ComposeStack) != (kind == "containers"):
+        was = "containers" if isinstance(made, ComposeStack) else "embedded"
+        raise TurnledgerError(
+            f"the stack in {folder} was made as {was} and this run would use {kind}: set {PROVIDER}={was}, "
+            "or remove it with `turnledger dev down --remove`"
+        )
+    return ComposeStack(folder) if kind == "containers" else Stack(folder, say=say)
+
+
+def of_folder(folder: Path) -> Stack | ComposeStack | None:
+    """The stack that was made in this folder, running or not."""
+    compose = ComposeStack(folder)
+    if compose.made():
+        return compose
+    return Stack(folder) if (folder / "state.json").exists() else None
+
+
+def current(state_dir: Path | None = None) -> Addresses | None:
+    """The addresses of the stack of this folder, when both its servers run."""
+    made = of_folder(state_folder(state_dir))
+    return None if made is None else made.addresses()
 
 
 def container_engine_answers() -> bool:

@@ -41,12 +41,6 @@ def state_folder(given: Path | None = None) -> Path:
     return (given or Path(os.environ.get("TURNLEDGER_STATE") or ".turnledger")).expanduser().absolute()
 
 
-def current(state_dir: Path | None = None) -> Addresses | None:
-    """The addresses of the stack of this folder, when both its servers run."""
-    folder = state_folder(state_dir)
-    return Stack(folder).addresses() if (folder / "state.json").exists() else None
-
-
 def say_to_stderr(sentence: str) -> None:
     """Print for the person, apart from what a command answers."""
     print(f"turnledger dev: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,47 @@
+# turnledger: everything a person or a pipeline runs. `make` alone lists it.
+# A fresh clone needs Python 3.11 or newer and nothing else: each target makes its environment first.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help environment demo demo-down test lint bench samples
+
+help:
+	@echo "make demo                 watch it work: a fleet, a kill -9, the totals and the proof"
+	@echo "make demo FILES=\"path …\"  what your own Claude Code or Codex files cost"
+	@echo "make demo-down            stop the demo's servers and delete their data"
+	@echo "make test                 all tests, against a real broker and database (ARGS=… for pytest)"
+	@echo "make lint                 style, types, fresh schemas"
+	@echo "make bench                throughput and latency, as a table and JSON (ARGS=…)"
+	@echo "make samples DIR=…        what each harness file under DIR holds: sessions, calls, tokens"
+
+environment:
+	@python=$$(.ci/python) || { \
+	    echo "turnledger: no Python 3.11 or newer was found (looked for python3.11, 3.12, 3.13, python3 and pyenv's versions); install one, for example: apt-get install python3.11 python3.11-venv, brew install python@3.13, or pyenv install 3.11" >&2; \
+	    exit 2; }; \
+	.ci/environment $(VENV) "$$python"
+
+demo: environment
+	@$(BIN)/turnledger demo $(ARGS) $(FILES)
+
+demo-down: environment
+	@$(BIN)/turnledger demo --down
+
+test: environment
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: environment
+	@echo "turnledger: ruff check, ruff format, mypy --strict, schemas"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m turnledger.contract.schemas --check
+
+bench: environment
+	@$(BIN)/python -m tests.bench.run $(ARGS)
+
+samples: environment
+	@test -n "$(DIR)" || { echo "make samples: say which folder: make samples DIR=path" >&2; exit 2; }
+	@$(BIN)/python -m tests.samples "$(DIR)"

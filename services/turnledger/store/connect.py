@@ -107,8 +107,13 @@ def place(database_url: str) -> str:
 
 def away(database_url: str, error: Exception) -> DatabaseAway:
     """The sentence for a connection that failed or was lost."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = lines[-1].rstrip(".") if lines else type(error).__name__
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    reason = first.rpartition("failed: ")[2].rstrip(".")
+    if "FATAL:" in reason:
+        refusal = reason.rpartition("FATAL:")[2].strip()
+        return DatabaseAway(
+            f"the database at {place(database_url)} refuses the connection ({refusal}): check TURNLEDGER_DATABASE_URL."
+        )
     return DatabaseAway(
         f"the database at {place(database_url)} does not answer ({reason}): start it (`turnledger dev up` runs one here) "
         "or set TURNLEDGER_DATABASE_URL."

@@ -1,0 +1,95 @@
+"""Creates the topic of events where it is missing. Never changes one that exists."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from turnledger.errors import TurnledgerError
+
+DEFAULT_PARTITIONS = 8
+ANSWER_SECONDS = 15.0
+
+
+class TopicError(TurnledgerError):
+    """The topic could not be created, or is not as it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as it is now."""
+
+    name: str
+    partitions: int
+    created: bool
+    """Whether this call made it."""
+
+
+async def create(
+    bootstrap: str, name: str, *, partitions: int | None = None, replicas: int = 1
+) -> TopicState:
+    """Make ``name`` with ``partitions`` (8 unless said), or find it. Raises :class:`TopicError`.
+
+    An existing topic with another number than the one asked for is an error: raising it would move sessions to other partitions.
+    """
+    async with _admin(bootstrap) as admin:
+        try:
+            answer = await admin.create_topics([NewTopic(name, partitions or DEFAULT_PARTITIONS, replicas)])
+            created = _verdict(name, answer.topic_errors[0], bootstrap)
+            found = await _partitions(admin, name)
+        except (TimeoutError, KafkaError, OSError) as error:
+            raise TopicError(
+                f"the broker at {bootstrap} did not create {name} ({error!r}): try again when it answers."
+            ) from None
+    if partitions is not None and found != partitions:
+        raise TopicError(
+            f"{name} at {bootstrap} is there with {found} partitions, not {partitions}: leave out --partitions to take it as it is, "
+            "or name another topic in TURNLEDGER_TOPIC (another number would move sessions between partitions)."
+        )
+    return TopicState(name, found, created)
+
+
+def _verdict(name: str, answer: tuple[object, ...], bootstrap: str) -> bool:
+    code = int(str(answer[1]))
+    if code == 0:
+        return True
+    if code == TopicAlreadyExistsError.errno:
+        return False
+    kind = for_code(code)
+    detail = answer[2] if len(answer) > 2 and answer[2] else kind.description
+    raise TopicError(f"the broker at {bootstrap} refused to create {name}: {detail}.")
+
+
+async def _partitions(admin: AIOKafkaAdminClient, name: str) -> int:
+    """A fresh topic takes a moment to be known to every broker."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + ANSWER_SECONDS
+    while True:
+        (topic,) = await admin.describe_topics([name])
+        if topic["error_code"] == 0 and topic["partitions"]:
+            return len(topic["partitions"])
+        if loop.time() > until:
+            raise TopicError(
+                f"{name} was created, but the broker does not describe it ({for_code(topic['error_code']).__name__}): look at its log."
+            )
+        await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=round(ANSWER_SECONDS * 1000))
+    try:
+        await asyncio.wait_for(admin.start(), ANSWER_SECONDS)
+    except (TimeoutError, KafkaError, OSError):
+        raise TopicError(
+            f"the broker at {bootstrap} does not answer: start it (`turnledger dev up` runs one here) or set TURNLEDGER_KAFKA_BOOTSTRAP."
+        ) from None
+    try:
+        yield admin
+    finally:
+        await admin.close()

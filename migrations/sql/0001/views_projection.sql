@@ -635,7 +635,15 @@ select
     (array['error', 'warning', 'info'])[min(array_position(array['error', 'warning', 'info'], p.severity))] as severity,
     sum(p.count)::int8 as count,
     jsonb_path_query_array(jsonb_agg(p.rows order by p.source, p.turn_no), '$[*][*]') as rows
-from {slot}.findings p
+from (
+    select session_no, turn_no, source, "check", severity, count, rows
+    from {slot}.findings
+    union all
+    select
+        session_no, null, 'ingest', 'key_mismatch', 'warning', count,
+        jsonb_build_array(jsonb_build_object('topic', topic, 'partition', partition, 'first', first_offset, 'last', last_offset))
+    from ledger.key_mismatches
+) p
 join ledger.sessions s on s.session_no = p.session_no
 where (select generation from turnledger.active) = '{letter}'
 group by s.tenant, s.session_id, p."check"

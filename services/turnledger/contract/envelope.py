@@ -48,7 +48,7 @@ def json_type(value: Any) -> str:
     return "a number" if integral(value) is None else "an integer"
 
 
-def _whole(least: int) -> Callable[[Any], int]:
+def whole(least: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         number = integral(value)
         if number is None:
@@ -149,10 +149,10 @@ def _text_type(name: str, required: bool = False) -> tuple[BeforeValidator, With
 
 
 _VERSION = (
-    BeforeValidator(_whole(INT64_MIN)),
+    BeforeValidator(whole(INT64_MIN)),
     WithJsonSchema({"type": "integer", "minimum": INT64_MIN, "maximum": INT64_MAX}),
 )
-_COUNT = (BeforeValidator(_whole(0)), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": INT64_MAX}))
+_COUNT = (BeforeValidator(whole(0)), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": INT64_MAX}))
 _RFC3339 = (BeforeValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"}))
 _ORIGIN = (
     BeforeValidator(_origin),

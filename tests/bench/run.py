@@ -28,10 +28,10 @@ import psycopg
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from psycopg.conninfo import make_conninfo
-from tests.bench.generate import Record, records
-from turnledger.store.migrate import migrate
 
+from tests.bench.generate import Record, records
 from turnledger.devstack import Stack
+from turnledger.store.migrate import migrate
 
 HERE = Path(__file__).parent
 ROUND = {"backlog": 5000, "fanout": 1000}
@@ -184,24 +184,20 @@ def _peak(pid: int) -> float:
 def floor(bootstrap: str, topic: str, dsn: str, size: int) -> dict[str, Any]:
     """Run (a) in a process of its own."""
     command = [sys.executable, "-m", "tests.bench.floor", bootstrap, topic, dsn, "--round", str(size)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=HERE.parent.parent)
+    out = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=HERE.parent.parent)
+    if out.returncode:
+        raise RuntimeError(f"the floor failed: {out.stderr[-2000:]}")
     result: dict[str, Any] = json.loads(out.stdout.splitlines()[-1])
     return result
 
 
 def stock(bootstrap: str, topic: str, total: int) -> dict[str, Any]:
     """Run (b) in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.bench.stock_faust",
-        bootstrap,
-        topic,
-        str(total),
-        "worker",
-        "--without-web",
-    ]
-    out = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=HERE.parent.parent)
+    env = os.environ | {"BENCH_BOOTSTRAP": bootstrap, "BENCH_TOPIC": topic, "BENCH_TOTAL": str(total)}
+    command = [sys.executable, "-m", "tests.bench.stock_faust", "worker", "--without-web", "-l", "crit"]
+    out = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, cwd=HERE.parent.parent, env=env
+    )
     lines = [line for line in out.stdout.splitlines() if line.startswith("{")]
     if not lines:
         raise RuntimeError(f"stock Faust said nothing: {out.stderr[-2000:]}")

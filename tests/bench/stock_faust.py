@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import tempfile
 import time
 
 import faust
 
-BOOTSTRAP, TOPIC, TOTAL = sys.argv[1], sys.argv[2], int(sys.argv[3])
+BOOTSTRAP, TOPIC, TOTAL = (
+    os.environ["BENCH_BOOTSTRAP"],
+    os.environ["BENCH_TOPIC"],
+    int(os.environ["BENCH_TOTAL"]),
+)
 
 app = faust.App(
     f"bench-stock-{os.getpid()}",
@@ -43,7 +46,4 @@ async def nothing(stream):  # type: ignore[no-untyped-def]
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    worker = faust.Worker(
-        app, loglevel="CRITICAL", override_logging=False, redirect_stdouts=False, web_port=0
-    )
-    worker.execute_from_commandline()
+    app.main()

@@ -194,7 +194,7 @@ def floor(bootstrap: str, topic: str, dsn: str, size: int) -> dict[str, Any]:
 def stock(bootstrap: str, topic: str, total: int) -> dict[str, Any]:
     """Run (b) in a process of its own."""
     env = os.environ | {"BENCH_BOOTSTRAP": bootstrap, "BENCH_TOPIC": topic, "BENCH_TOTAL": str(total)}
-    command = [sys.executable, "-m", "tests.bench.stock_faust", "worker", "--without-web", "-l", "crit"]
+    command = [sys.executable, "-m", "tests.bench.stock_faust", "worker", "--without-web", "-l", "error"]
     out = subprocess.run(
         command, capture_output=True, text=True, timeout=600, cwd=HERE.parent.parent, env=env
     )

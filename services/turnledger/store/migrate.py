@@ -128,10 +128,8 @@ def _run(database_url: str, step: Callable[[Config], None], say: Callable[[str],
                 connection.rollback()
                 return found
             except DBAPIError as error:
-                if (
-                    connection.invalidated
-                    or (isinstance(error.orig, psycopg.OperationalError)
-                    and error.connection_invalidated)
+                if connection.invalidated or (
+                    isinstance(error.orig, psycopg.OperationalError) and error.connection_invalidated
                 ):
                     raise away(database_url, error.orig or error) from None
                 connection.rollback()

@@ -42,7 +42,7 @@ _SESSION = (("session_no", "int8"),)
 _TURN = (*_SESSION, ("turn_no", "int4"))
 _POSITION = (*_SESSION, ("stream_no", "int8"), ("seq", "int8"))
 
-TURNS = RowEncoder((*_TURN, ("revision", "int4")), columns.TURNS)
+TURNS = RowEncoder((*_TURN, ("revision", "int4"), ("digest", "text")), columns.TURNS)
 TURN_RECORDS = RowEncoder((*_TURN, ("revision", "int4"), ("digest", "text"), ("record", "bytea")), ())
 MODEL_CALLS = RowEncoder(_TURN, columns.MODEL_CALLS)
 TOOL_CALLS = RowEncoder(_TURN, columns.TOOL_CALLS)

@@ -171,7 +171,7 @@ def write_in(
     connection: Connection, round_: Round, passed: dict[int, fence.Passed], *, careful: bool = False
 ) -> None:
     """The same inside a transaction that is already through the fence."""
-    today = next(iter(passed.values())).day
+    round_.day = today = next(iter(passed.values())).day
     for share in round_.shares:
         share.duplicates = share.unverified = share.conflicts = 0
         share.batch_no = passed[share.step.partition].batch_no
@@ -214,7 +214,7 @@ def write_in(
         ("session_no", "topic", "partition", "first_offset", "last_offset", "count", "key"),
         round_.mismatches,
     )
-    round_.refused = _projections(connection, round_.slot, round_.units, careful)
+    round_.refused = round_.unmade + _projections(connection, round_.slot, round_.units, careful)
     for unit, detail in round_.refused:
         connection.execute(
             query("write/refused"),

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from turnledger.contract.canonical import dumps
 from turnledger.fold.columns import Column
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
@@ -72,9 +73,9 @@ def boolean(value: bool) -> bytes:
 def jsonb(value: Any) -> bytes:
     try:
         data = orjson.dumps(value)
-    except TypeError as error:
-        # Integers beyond 64 bits: JSON has no bound, orjson has.
-        raise Refused(f"a JSON value that cannot be written ({type(error).__name__})") from None
+    except TypeError:
+        # An integer beyond 64 bits: JSON has no bound, orjson has.
+        data = dumps(value)
     return length(len(data) + 1) + b"\x01" + data
 
 

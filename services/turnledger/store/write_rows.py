@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -153,6 +152,9 @@ class Round:
     """Sessions whose rollups are stale now, apart from those that the write itself finds disputed."""
     disturb: list[tuple[str, int]] = field(default_factory=list)
     """Home partitions of sessions that are written here and live elsewhere."""
+    unmade: list[tuple[Unit, str]] = field(default_factory=list)
+    """Units whose rows could not even be made, and why."""
     refused: list[tuple[Unit, str]] = field(default_factory=list)
-    """Set by the write: units that Postgres would not take, and why."""
-    on_commit: list[Callable[[], None]] = field(default_factory=list)
+    """Set by the write: those, and the units that Postgres would not take."""
+    day: date | None = None
+    """Set by the write: the day of ingest."""

@@ -1,0 +1,266 @@
+"""What becomes of each record: accepted, a repeat (duplicate or conflict, told by the write), or dead (contract 3 and 15). No I/O.
+
+The rule stands in :meth:`Decider.decide`: a number that its stream has not seen is accepted, one that it has seen is a repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from turnledger.contract.canonical import content_hash, dumps
+from turnledger.contract.event import Event
+from turnledger.contract.fast import FastReader
+from turnledger.contract.jsontext import parse
+from turnledger.contract.reader import Rejected
+from turnledger.fold.model import StreamKey
+from turnledger.ingest.batch import Record
+from turnledger.ingest.cache import RECEIPTS_IN_MEMORY, SessionEntry, SessionKey, StreamEntry
+from turnledger.ingest.load import kafka_key
+from turnledger.ingest.project import receipt_hash
+from turnledger.store.write import event_row, receipt_row
+from turnledger.store.write_binary import NULL, bytea, field_count, int4, int8, text
+from turnledger.store.write_rows import DeadLetter, Repeat, Round, Share
+
+DELTA = "model_call.delta"
+"""Accepted, its position counts, its text is not stored (contract 6)."""
+
+_TYPES_IN_MEMORY = 4096
+
+
+@dataclass(slots=True)
+class Group:
+    """The events of one session in one partition of a round, in offset order."""
+
+    key: SessionKey
+    kafka_key: bytes
+    share: Share
+    events: list[Event] = field(default_factory=list)
+    raws: list[bytes] = field(default_factory=list)
+    unnumbered: bool = False
+    """Some have only a receipt key."""
+    mismatched: int = 0
+    first_mismatch: Record | None = None
+    last_mismatch: int = 0
+
+
+class DeadWindow:
+    """The stop rule: too large a share of dead letters among the last records of a partition (contract 15)."""
+
+    def __init__(self, share: float, window: int, records: int = 0, dead: int = 0) -> None:
+        """``records`` and ``dead`` before this worker took the partition: taken as evenly spread."""
+        self._limit = share * window
+        self._window = window
+        self._read = records
+        self._dead: list[int] = []
+        if records and dead:
+            self._dead = [index * records // dead for index in range(dead)]
+
+    @property
+    def exceeded(self) -> bool:
+        return len(self._dead) > self._limit
+
+    def passed(self, records: int) -> None:
+        """So many records that were not dead."""
+        self._read += records
+        self._forget()
+
+    def died(self) -> bool:
+        """One dead record; True when the share is too large now."""
+        self._dead.append(self._read)
+        self._read += 1
+        self._forget()
+        return self.exceeded
+
+    def _forget(self) -> None:
+        dead = self._dead
+        oldest = self._read - self._window
+        if dead and dead[0] < oldest:
+            self._dead = [index for index in dead if index >= oldest]
+
+    def copy(self) -> DeadWindow:
+        same = DeadWindow.__new__(DeadWindow)
+        same._limit, same._window, same._read, same._dead = (
+            self._limit,
+            self._window,
+            self._read,
+            list(self._dead),
+        )
+        return same
+
+
+class Decider:
+    """Reads records and decides over them. Keeps nothing of them but the words of event types."""
+
+    def __init__(self, record_limit: int, dead_letter_bytes: int) -> None:
+        self._reader = FastReader(limit=record_limit)
+        self._cap = dead_letter_bytes
+        self._types: dict[str, bytes] = {}
+        self.passing: list[tuple[StreamEntry, bytes]] = []
+        """Receipts that memory holds until their round is committed, of streams that have too many to keep."""
+
+    def read(
+        self, records: Sequence[Record], share: Share, groups: dict[SessionKey, Group], window: DeadWindow
+    ) -> int:
+        """Decode records into ``groups``; dead letters go to ``share``. Returns how many records were taken: all, or those up to the one
+        at which the share of dead letters became too large."""
+        read = self._reader.read
+        get = groups.get
+        passed = 0
+        taken = 0
+        for record in records:
+            raw = record.value
+            event = read(raw)
+            taken += 1
+            if type(event) is not Event:
+                share.dead.append(self._dead(record, event))
+                window.passed(passed)
+                passed = 0
+                if window.died():
+                    break
+                continue
+            passed += 1
+            event.position = record.offset
+            key = (event.tenant, event.session_id)
+            group = get(key)
+            if group is None:
+                group = groups[key] = Group(key, kafka_key(key), share)
+            if record.key != group.kafka_key:
+                if group.first_mismatch is None:
+                    group.first_mismatch = record
+                group.mismatched += 1
+                group.last_mismatch = record.offset
+            if event.seq is None:
+                group.unnumbered = True
+            group.events.append(event)
+            group.raws.append(raw)  # type: ignore[arg-type]  # an event has a value
+        window.passed(passed)
+        share.records += taken
+        return taken
+
+    def _dead(self, record: Record, why: object) -> DeadLetter:
+        assert isinstance(why, Rejected)
+        raw = record.value
+        return DeadLetter(
+            offset=record.offset,
+            reason=why.reason,
+            field=why.field,
+            detail=why.detail,
+            tenant=why.tenant,
+            session_id=why.session_id,
+            raw=None if raw is None else raw[: self._cap],
+            raw_bytes=None if raw is None else len(raw),
+            key=None if record.key is None else record.key[: self._cap],
+        )
+
+    def decide(
+        self,
+        entry: SessionEntry,
+        group: Group,
+        round_: Round,
+        new_stream: Callable[[SessionEntry, StreamKey], StreamEntry],
+        touched: list[StreamEntry],
+    ) -> list[Event]:
+        """The accepted events of a group, in offset order; rows, repeats and receipts go to ``round_`` and the group's share."""
+        streams = entry.streams
+        types = self._types.get
+        share = group.share
+        add_row = share.rows.append
+        accepted: list[Event] = []
+        accept = accepted.append
+        key: StreamKey | None = None
+        stream: StreamEntry | None = None
+        for event, raw in zip(group.events, group.raws, strict=True):
+            named = (event.producer, event.epoch, event.stream)
+            if named != key or stream is None:
+                key = named
+                stream = streams.get(named)
+                if stream is None:
+                    stream = new_stream(entry, named)
+                if not stream.touched:
+                    stream.touched = True
+                    touched.append(stream)
+            seq = event.seq
+            if seq is None:
+                known = self._receipt(event, stream, round_)
+                if known is not None:
+                    known.session_no, known.raw, known.offset = entry.session_no, raw, event.position
+                    share.repeats.append(known)
+                    continue
+                seq = -stream.next_ordinal  # -1 - ordinal; the ordinal was just given
+            elif stream.seen.add(seq):
+                if stream.first is None:
+                    stream.first = stream.last = seq
+                elif seq > stream.last:  # type: ignore[operator]
+                    stream.last = seq
+                elif seq < stream.first:
+                    stream.first = seq
+            else:
+                share.repeats.append(
+                    Repeat(entry.session_no, stream.stream_no, seq, None, None, raw, event.position)
+                )
+                continue
+            type_field = types(event.type)
+            received = None
+            if type_field is None:
+                type_field = self._type_field(event.type)
+                if event.type == DELTA:
+                    raw, received = self._without_text(event, raw)
+            add_row(event_row(stream.stream_no, seq, event.position, event.at, type_field, raw, received))
+            accept(event)
+        share.accepted += len(accepted)
+        if group.mismatched:
+            round_.mismatches.append(_mismatch_row(entry.session_no, round_.topic, group))
+        return accepted
+
+    def _receipt(self, event: Event, stream: StreamEntry, round_: Round) -> Repeat | None:
+        """A repeat where the receipt is known; else it gets the stream's next ordinal."""
+        receipt_key = event.receipt_key
+        assert receipt_key is not None
+        key_hash = receipt_hash(receipt_key)
+        known = stream.receipts.get(key_hash)
+        if known is not None:
+            return Repeat(0, stream.stream_no, -1 - known, receipt_key, key_hash, b"", 0)
+        ordinal = stream.next_ordinal
+        stream.next_ordinal = ordinal + 1
+        stream.receipts[key_hash] = ordinal
+        if ordinal >= RECEIPTS_IN_MEMORY:
+            stream.receipts_whole = False
+            self.passing.append((stream, key_hash))
+        round_.receipts.append(receipt_row(stream.stream_no, key_hash, ordinal))
+        return None
+
+    def _type_field(self, type_: str) -> bytes:
+        data = text(type_)
+        # Deltas are never found here, so that each comes to where its text is left out.
+        if type_ != DELTA and len(self._types) < _TYPES_IN_MEMORY:
+            self._types[type_] = data
+        return data
+
+    @staticmethod
+    def _without_text(event: Event, raw: bytes) -> tuple[bytes, bytes | None]:
+        """A delta's record without its text, and the hash of what was received."""
+        if "text" not in event.payload:
+            return raw, None
+        event.payload = {name: value for name, value in event.payload.items() if name != "text"}
+        record = parse(raw)
+        record["payload"] = {name: value for name, value in record["payload"].items() if name != "text"}
+        return dumps(record), content_hash(raw)
+
+
+def _mismatch_row(session_no: int, topic: str, group: Group) -> bytes:
+    first = group.first_mismatch
+    assert first is not None
+    key = first.key
+    return b"".join(
+        (
+            field_count(7),
+            int8(session_no),
+            text(topic),
+            int4(group.share.step.partition),
+            int8(first.offset),
+            int8(group.last_mismatch),
+            int8(group.mismatched),
+            NULL if key is None else bytea(key),
+        )
+    )

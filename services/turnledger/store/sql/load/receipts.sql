@@ -1,0 +1,1 @@
+select stream_no, key_hash, ordinal from ledger.receipts where stream_no = any(%(streams)s)

@@ -6,9 +6,30 @@ Nothing depends on arrival. The incremental path (``fold.state``) must give the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from turnledger.contract.event import Event
-from turnledger.fold.model import SessionFold
+from turnledger.fold.context import TurnContext
+from turnledger.fold.facts import Facts, session_findings
+from turnledger.fold.gaps import GapFold, gaps_of
+from turnledger.fold.model import Row, SessionFold, StreamKey, Turn
+from turnledger.fold.order import ordered
+from turnledger.fold.points import fold_points
+from turnledger.fold.turnfold import LooseFold, fold_turns
+from turnledger.fold.turns import Membership, membership, superseded_streams, turn_findings
+
+
+@dataclass(slots=True)
+class Whole:
+    """One session, folded, with what the incremental path goes on from."""
+
+    fold: SessionFold
+    events: list[Event]
+    """In order; superseded streams left out."""
+    superseded: set[StreamKey]
+    membership: Membership
+    gaps: GapFold
+    facts: Facts
 
 
 def fold_session(tenant: str, session_id: str, events: Iterable[Event]) -> SessionFold:
@@ -16,4 +37,80 @@ def fold_session(tenant: str, session_id: str, events: Iterable[Event]) -> Sessi
 
     Sets ``Event.running``. The result has its turns in the order of contract 7, calls, tools and points in that of contract 5.
     """
-    raise NotImplementedError
+    return fold_whole(tenant, session_id, events).fold
+
+
+def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
+    """``fold_session``, with its intermediate answers."""
+    given = list(events)
+    superseded = superseded_streams(given)
+    if superseded:
+        kept = [event for event in given if (event.producer, event.epoch, event.stream) not in superseded]
+        said = ordered(
+            event
+            for event in given
+            if event.type == "stream.superseded" and (event.producer, event.epoch, event.stream) in superseded
+        )
+    else:
+        kept, said = given, []
+    kept = ordered(kept)
+    gaps = gaps_of([*said, *kept], superseded)
+    members = membership(kept)
+    facts = Facts()
+    for event in kept:
+        facts.add(event)
+    context = TurnContext(
+        tenant=tenant, session_id=session_id, running=facts.running, holes=gaps.holes, counted=gaps.counted
+    )
+    turns, loose = fold_turns(members.turns, members.loose, context)
+    for turn in turns:
+        turn.findings[:0] = turn_findings(turn.turn)
+    point_findings: list[Row] = []
+    points = fold_points(kept, point_findings)
+    findings = all_findings(
+        gaps=gaps,
+        facts=facts,
+        session=[finding for event in members.session for finding in session_findings(event)],
+        points=point_findings,
+        loose=loose,
+        ambiguous=members.ambiguous,
+        still_open=still_open(members.turns, facts.running),
+    )
+    fold = SessionFold(
+        tenant=tenant,
+        session_id=session_id,
+        turns=turns,
+        calls=loose.calls,
+        tools=loose.tools,
+        parts=loose.parts,
+        gaps=gaps.rows,
+        facts=facts.row(gaps.counted),
+        points=points,
+        findings=findings,
+    )
+    return Whole(fold, kept, superseded, members, gaps, facts)
+
+
+def still_open(turns: Iterable[Turn], running: bool) -> list[Row]:
+    """``turn_open_in_ended_session``: turns that stay open although their session ended. ``turns`` in the order of contract 7."""
+    if running:
+        return []
+    return [
+        {"check": "turn_open_in_ended_session", "severity": "warning", "row": {"turn_key": turn.key}}
+        for turn in turns
+        if turn.status == "open"
+    ]
+
+
+def all_findings(
+    *,
+    gaps: GapFold,
+    facts: Facts,
+    session: list[Row],
+    points: list[Row],
+    loose: LooseFold,
+    ambiguous: list[Row],
+    still_open: list[Row],
+) -> list[Row]:
+    """The findings that no turn holds, in one order: the incremental path puts them together by the same line."""
+    return [*gaps.findings, *facts.findings(), *session, *ambiguous, *still_open, *points, *loose.findings]

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from turnledger.contract.event import Event
+from turnledger.fold.fields import place_key
 from turnledger.fold.model import Row, StreamKey, Turn
 from turnledger.fold.order import order_key
 
@@ -54,17 +55,6 @@ def id_key(turn_id: str) -> str:
 def index_key(index: int) -> str:
     """``turn_key`` of a turn known by its index alone."""
     return f"#{index}"
-
-
-def position_key(opening: Event) -> str:
-    """``turn_key`` of a turn without id and index: the position of its opening event."""
-    producer = _escape(opening.producer).replace(":", "%3A")
-    place = str(opening.seq) if opening.seq is not None else f"r:{_escape(opening.receipt_key or '')}"
-    return f"@{producer}/{opening.epoch}/{_escape(opening.stream)}/{place}"
-
-
-def _escape(part: str) -> str:
-    return part.replace("%", "%25").replace("/", "%2F")
 
 
 def links(event: Event) -> tuple[tuple[int, str], ...]:
@@ -245,7 +235,7 @@ class _Finder:
     def _open_at(self, place: int) -> Window:
         window = self.owner[place]
         if window is None:
-            window = self.window(position_key(self.events[place]))
+            window = self.window(place_key(self.events[place]))
             self.put(place, window, BOUNDARY)
         self.starts[place] = window
         return window
@@ -254,7 +244,7 @@ class _Finder:
         """An end with nothing open: its turn has what came since the previous boundary."""
         window = self.owner[place]
         if window is None:
-            window = self.window(position_key(self.events[since[0] if since else place]))
+            window = self.window(place_key(self.events[since[0] if since else place]))
             self.put(place, window, BOUNDARY)
         for member in since:
             self.put(member, window, BOUNDARY)
@@ -295,7 +285,7 @@ class _Finder:
             elif self.owner[place] is None:
                 since.append(place)
         if since:
-            tail = self.window(position_key(self.events[since[0]]))
+            tail = self.window(place_key(self.events[since[0]]))
             for place in since:
                 self.put(place, tail, BOUNDARY)
 

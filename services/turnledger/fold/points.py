@@ -1,0 +1,166 @@
+"""Owns point events (contract 11): one row an event, and the start and exit of a process merged into one.
+
+A row is a function of its own event (of its two events for a process): membership and usage never move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from turnledger.contract import fields
+from turnledger.contract.envelope import scalar_text
+from turnledger.contract.event import Event
+from turnledger.contract.types import EVENT_TYPES
+from turnledger.fold.columns import EXEC_EVENTS, POINTS
+from turnledger.fold.fields import wrong_type
+from turnledger.fold.model import Row
+
+EXEC_TABLE = "exec_events"
+
+Reader = Callable[[dict[str, Any], str], Any]
+
+_BY_KIND: dict[str, Reader] = {
+    "count": fields.count,
+    "integer": fields.integer,
+    "identifier": fields.identifier,
+}
+
+
+def _anything(payload: dict[str, Any], name: str) -> Any:
+    return payload.get(name)
+
+
+def _reader(type_: str, name: str, kind: str) -> Reader:
+    """How the payload model of the type reads a field."""
+    if kind == "jsonb":
+        return _anything
+    for mark in EVENT_TYPES[type_].model_fields[name].metadata:
+        if isinstance(mark, fields.Kind):
+            return _BY_KIND[mark.name]
+    return fields.text
+
+
+_TABLE_OF: dict[str, tuple[str, tuple[tuple[str, Reader], ...]]] = {
+    type_: (table, tuple((name, _reader(type_, name, kind)) for name, kind in columns))
+    for table, (type_, columns) in POINTS.items()
+}
+_EXEC_COLUMNS = tuple(name for name, _ in EXEC_EVENTS)
+_STARTED = tuple((name, _reader("process.started", name, "text")) for name in ("command", "source"))
+_EXITED = tuple(
+    (name, _reader("process.exited", name, kind))
+    for name, kind in EXEC_EVENTS
+    if name not in ("exec_id", "command", "source", "started_at", "exited_at")
+)
+
+TYPES = frozenset((*_TABLE_OF, "process.started", "process.exited"))
+"""Event types that have a row here."""
+
+
+def _common(event: Event) -> Row:
+    origin = event.origin
+    row: Row = {
+        "producer": event.producer,
+        "epoch": event.epoch,
+        "stream": event.stream,
+        "seq": event.seq,
+        "receipt_key": None if event.seq is not None else event.receipt_key,
+    }
+    row["event_id"] = event.event_id
+    row["occurred_at"] = event.at
+    row["trace_id"] = event.trace_id
+    row["turn_id"] = event.turn_id
+    row["turn_index"] = event.turn_index
+    row["model_call_id"] = event.model_call_id
+    row["tool_call_id"] = event.tool_call_id
+    row["kind"] = event.kind
+    row["process_name"] = None if origin is None else scalar_text(origin.get("process"))
+    row["pid"] = None if origin is None else scalar_text(origin.get("pid"))
+    return row
+
+
+def _read(event: Event, columns: Iterable[tuple[str, Reader]], row: Row, findings: list[Row]) -> None:
+    payload = event.payload
+    for name, reader in columns:
+        value = reader(payload, name)
+        row[name] = value
+        if value is None and payload.get(name) is not None:
+            wrong_type(event, name, findings)
+
+
+def point_row(event: Event, findings: list[Row]) -> tuple[str, Row] | None:
+    """(table, row) of an event of ``columns.POINTS``; None for any other type. What cannot be read is null and a finding.
+
+    A row holds its position (producer, epoch, stream, seq, receipt_key) before its columns.
+    """
+    found = _TABLE_OF.get(event.type)
+    if found is None:
+        return None
+    table, columns = found
+    row = _common(event)
+    _read(event, columns, row, findings)
+    if table == "audit_events":
+        audited = scalar_text(event.payload.get("pid"))
+        if audited is not None:
+            row["pid"] = audited
+    return table, row
+
+
+ExecKey = tuple[str, int, str]
+"""(producer, epoch, exec_id): what start and exit of one process share."""
+
+
+class Processes:
+    """Starts and exits of one session, merged (contract 11). Feed them in the order of contract 5."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: dict[ExecKey, Row] = {}
+
+    def add(self, event: Event, findings: list[Row]) -> tuple[Row, bool]:
+        """The row that the event opens or ends, and whether it is new. An exit joins the latest start of its id that has no exit."""
+        raw = event.payload.get("exec_id")
+        exec_id = scalar_text(raw)
+        if exec_id is None and raw is not None:
+            wrong_type(event, "exec_id", findings)
+        key = None if exec_id is None else (event.producer, event.epoch, exec_id)
+        if event.type == "process.exited":
+            row = None if key is None else self._open.pop(key, None)
+            fresh = row is None
+            if row is None:
+                row = self._row(event, exec_id)
+            row["exited_at"] = event.at
+            _read(event, _EXITED, row, findings)
+            return row, fresh
+        row = self._row(event, exec_id)
+        row["started_at"] = event.at
+        _read(event, _STARTED, row, findings)
+        if key is not None:
+            self._open[key] = row
+        return row, True
+
+    @staticmethod
+    def _row(event: Event, exec_id: str | None) -> Row:
+        row = _common(event)
+        for name in _EXEC_COLUMNS:
+            row[name] = None
+        row["exec_id"] = exec_id
+        return row
+
+
+def fold_points(events: Iterable[Event], findings: list[Row]) -> dict[str, list[Row]]:
+    """Rows by table of one session's events, given in order; tables without rows are left out. Appends to ``findings``."""
+    rows: dict[str, list[Row]] = {}
+    processes = Processes()
+    for event in events:
+        if event.type not in TYPES:
+            continue
+        found = point_row(event, findings)
+        if found is not None:
+            rows.setdefault(found[0], []).append(found[1])
+            continue
+        row, fresh = processes.add(event, findings)
+        if fresh:
+            rows.setdefault(EXEC_TABLE, []).append(row)
+    return rows

@@ -1,0 +1,575 @@
+"""Owns what a Claude Code session file means in events: records in, envelopes out, pure and independent of the order of lines.
+
+``README.md`` beside this file says where each figure comes from. A line is never a call: every line of one ``message.id`` is an
+observation of that call, and the fold's rank (contract 8) picks the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from turnledger.harness.claude_code import links as reading
+from turnledger.harness.claude_code.links import Links
+from turnledger.harness.facts import (
+    SESSION_LIMIT,
+    Envelope,
+    Notes,
+    count,
+    digest,
+    identifier,
+    joined,
+    known,
+    mapping,
+    moment,
+    put_text,
+    put_value,
+    text,
+    whole,
+)
+
+PRODUCER = "claude-code"
+OUTPUT_VERSION = 1
+"""The epoch of what this reader writes (design 7): a reader that says the same differently counts it up."""
+MESSAGE_LIMIT = 2048
+"""Bytes of an error message."""
+
+SYNTHETIC = "<synthetic>"
+MAIN, SIDECHAIN = "main", "sidechain"
+
+UNTOLD = frozenset(
+    {
+        "summary",
+        "file-history-snapshot",
+        "queue-operation",
+        "pr-link",
+        "ai-title",
+        "custom-title",
+        "last-prompt",
+        "permission-mode",
+        "mode",
+        "attachment",
+        "agent-name",
+        "tag",
+        "progress",
+    }
+)
+"""Record types that are known and tell nothing that the contract has an event for."""
+
+ERRORS = {
+    "rate_limit": "rate_limit",
+    "overloaded": "overloaded",
+    "authentication_failed": "auth",
+    "oauth_org_not_allowed": "auth",
+}
+STATUSES = {
+    401: "auth",
+    403: "auth",
+    408: "timeout",
+    429: "rate_limit",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
+ANSWERED = ("end_turn", "stop_sequence")
+
+
+def recognises(record: dict[str, Any]) -> bool:
+    """Whether a record can only be one of Claude Code's."""
+    kind = record.get("type")
+    if isinstance(record.get("sessionId"), str) and isinstance(kind, str):
+        return kind in UNTOLD or kind == "system" or (kind in ("user", "assistant") and "message" in record)
+    return (kind == "file-history-snapshot" and "snapshot" in record) or (
+        kind == "summary" and "leafUuid" in record
+    )
+
+
+def envelopes(
+    records: Sequence[dict[str, Any]], notes: Notes, *, tool_of_agent: str | None = None
+) -> Iterator[Envelope]:
+    """The events of one file.
+
+    ``tool_of_agent``: the tool call that started the sub-agent whose file this is, where a ``meta.json`` beside it says so.
+    """
+    file = _File(Links(records), notes, tool_of_agent)
+    for record in records:
+        yield from file.read(record)
+
+
+class _File:
+    """One file being read: its links, and what has been declared already. Nothing else is carried from record to record."""
+
+    def __init__(self, links: Links, notes: Notes, tool_of_agent: str | None) -> None:
+        self._links = links
+        self._notes = notes
+        self._tool_of_agent = tool_of_agent
+        self._said: set[tuple[str, ...]] = set()
+
+    def read(self, record: dict[str, Any]) -> Iterator[Envelope]:
+        session = identifier(record.get("sessionId"), SESSION_LIMIT)
+        kind = text(record.get("type")) or "?"
+        if session is None:
+            where = self._notes.untold if kind in UNTOLD else self._notes.traits
+            where[kind if kind in UNTOLD else "record_without_session"] += 1
+            return
+        yield from _Line(self, session, record, kind).events()
+
+    @property
+    def links(self) -> Links:
+        return self._links
+
+    @property
+    def notes(self) -> Notes:
+        return self._notes
+
+    @property
+    def tool_of_agent(self) -> str | None:
+        return self._tool_of_agent
+
+    def first(self, *what: str) -> bool:
+        """Whether this is said for the first time in this file."""
+        if what in self._said:
+            return False
+        self._said.add(what)
+        return True
+
+
+class _Line:
+    """One record being told."""
+
+    def __init__(self, file: _File, session: str, record: dict[str, Any], kind: str) -> None:
+        self._file = file
+        self._session = session
+        self._record = record
+        self._kind = kind
+        self._agent = reading.agent_of(record)
+        self._uuid = identifier(record.get("uuid"))
+        self._at = moment(record.get("timestamp"))
+        if self._agent is not None:
+            self._stream = f"subagent:{self._agent}"
+        else:
+            self._stream = SIDECHAIN if reading.is_sidechain(record) else MAIN
+        self._turn = None if self._agent is not None else file.links.turn_of(record)
+        self._ordinal = 0
+
+    def events(self) -> Iterator[Envelope]:
+        """Everything that the record tells."""
+        told = list(self._tell())
+        if told:
+            yield from self._declare()
+        yield from told
+
+    def _tell(self) -> Iterator[Envelope]:
+        if self._kind == "assistant":
+            yield from self._root()
+            yield from self._assistant()
+        elif self._kind == "user":
+            yield from self._root()
+            yield from self._user()
+        elif self._kind == "system":
+            yield from self._root()
+            yield from self._system()
+        elif self._kind == "progress":
+            yield from self._root()
+            yield from self._progress()
+        elif self._kind in UNTOLD:
+            self._file.notes.untold[self._kind] += 1
+            yield from self._root()
+        else:
+            self._file.notes.unknown[self._kind] += 1
+            payload: dict[str, Any] = {}
+            put_value(payload, "record", self._record)
+            yield self._event(f"{PRODUCER.replace('-', '_')}.{self._kind}"[:128], payload, turn=self._turn)
+
+    def _declare(self) -> Iterator[Envelope]:
+        if self._file.first(self._session, self._stream):
+            yield self._seal(
+                {"stream": self._stream, "type": "stream.declared", "payload": {"density": "unknown"}},
+                "stream",
+            )
+        agent, tool = self._agent, self._file.tool_of_agent
+        if agent is not None and tool is not None:
+            yield from self._agent_started(agent, tool)
+
+    def _agent_started(self, agent: str, tool: str) -> Iterator[Envelope]:
+        if self._file.first(self._session, "agent", agent, tool):
+            yield self._seal(
+                {
+                    "stream": MAIN,
+                    "type": "subagent.started",
+                    "tool_call_id": tool,
+                    "trace_id": f"agent:{agent}",
+                    "payload": {"agent": agent},
+                },
+                f"agent:{agent}",
+            )
+
+    def _root(self) -> Iterator[Envelope]:
+        """A record without a parent begins the session, or begins it anew after a rewind to its start."""
+        record = self._record
+        if record.get("parentUuid", "") is not None or record.get("isSidechain") is True or self._at is None:
+            return
+        if identifier(record.get("logicalParentUuid")) is not None or self._agent is not None:
+            return
+        payload = known(
+            {
+                "agent": PRODUCER,
+                "agent_version": identifier(record.get("version"), 128),
+                "cwd": identifier(record.get("cwd"), 4096),
+                "mode": identifier(record.get("entrypoint"), 128),
+            }
+        )
+        yield self._event("session.started", payload)
+
+    def _assistant(self) -> Iterator[Envelope]:
+        record = self._record
+        message = mapping(record.get("message"))
+        if record.get("isApiErrorMessage") is True:
+            yield from self._failure(message)
+            return
+        if message.get("model") == SYNTHETIC:
+            self._file.notes.traits["synthetic_message"] += 1
+            return
+        call = identifier(message.get("id"))
+        if call is None:
+            self._file.notes.traits["assistant_without_message_id"] += 1
+        yield from self._call(message, call)
+        payload: dict[str, Any] = {"role": "assistant"}
+        put_text(payload, "text", joined(message.get("content")))
+        if "text" in payload and payload["text"].strip():
+            # Never with the chain's turn: its call leads there, and a slice that begins mid-turn then tells the same message.
+            yield self._event(
+                "message.recorded", payload, call=call, turn=None if call is not None else self._turn
+            )
+        if message.get("stop_reason") in ANSWERED:
+            yield from self._answer(payload, call)
+
+    def _call(self, message: Any, call: str | None) -> Iterator[Envelope]:
+        """One observation of the call, and the tools that this line of it asks for."""
+        stop = text(message.get("stop_reason"))
+        model = identifier(message.get("model"), 256)
+        fields = known(
+            {
+                "provider": provider_of(model),
+                "protocol": "anthropic",
+                "model": model,
+                "message_id": call,
+                "request_id": identifier(self._record.get("requestId")),
+                "stop_reason": stop,
+                "token_convention": "exclusive",
+                "source": "transcript",
+                "usage": usage_of(message.get("usage")),
+            }
+        )
+        if stop is not None:
+            yield self._event("model_call.completed", fields, call=call, turn=self._turn)
+        else:
+            fields.update(counter_kind="snapshot", final=False)
+            yield self._event("usage.reported", fields, call=call, turn=self._turn)
+        yield from self._advisors(message, call)
+        for block in reading.blocks_of({"message": message}):
+            if block.get("type") in ("tool_use", "server_tool_use", "mcp_tool_use"):
+                yield self._requested(block, call)
+
+    def _advisors(self, message: Any, call: str | None) -> Iterator[Envelope]:
+        """Iterations with a model of their own stand outside the message's sums: calls of their own."""
+        iterations = mapping(message.get("usage")).get("iterations")
+        for place, each in enumerate(iterations if isinstance(iterations, list) else ()):
+            if not isinstance(each, dict) or each.get("type") != "advisor_message" or call is None:
+                continue
+            model = identifier(each.get("model"), 256)
+            fields = known(
+                {
+                    "provider": provider_of(model),
+                    "model": model,
+                    "token_convention": "exclusive",
+                    "source": "transcript",
+                    "counter_kind": "snapshot",
+                    "final": False,
+                    "usage": usage_of(each),
+                }
+            )
+            yield self._event("usage.reported", fields, call=f"{call}#{place}"[:512], turn=self._turn)
+
+    def _requested(self, block: dict[str, Any], call: str | None) -> Envelope:
+        name = identifier(block.get("name"), 256)
+        payload: dict[str, Any] = known({"tool_name": name})
+        server = (
+            name.split("__")[1]
+            if name is not None and name.startswith("mcp__") and name.count("__") >= 2
+            else None
+        )
+        if server is not None:
+            payload.update(call_tool_origin="mcp", server_name=server)
+        else:
+            payload["call_tool_origin"] = "native"
+        put_value(payload, "arguments", block.get("input"))
+        tool = identifier(block.get("id"))
+        return self._event("tool_call.requested", payload, call=call, tool=tool, turn=self._turn)
+
+    def _answer(self, message: dict[str, Any], call: str | None) -> Iterator[Envelope]:
+        if message.get("text", "").strip():
+            payload = {
+                **{name: value for name, value in message.items() if name != "role"},
+                "exact": "truncated" not in message,
+            }
+            yield self._event("answer.finalized", payload, call=call, turn=self._turn)
+        if self._agent is None and self._turn is not None:
+            yield self._event("turn.completed", {"status": "completed"}, turn=self._turn)
+
+    def _failure(self, message: Any) -> Iterator[Envelope]:
+        """A call that failed for good: the line is the harness's own, so its id and its zeros are not the provider's."""
+        said = joined(message.get("content"))
+        error = text(self._record.get("error"))
+        error_class = ERRORS.get(error or "", "other")
+        payload: dict[str, Any] = {"provider": "anthropic", "error_class": error_class}
+        put_text(payload, "message", said, MESSAGE_LIMIT)
+        call = identifier(message.get("id")) or self._uuid
+        yield self._event("model_call.failed", payload, call=call, turn=self._turn)
+        if error_class == "rate_limit":
+            yield self._event("limit.reached", {"limit": "rate"}, call=call, turn=self._turn)
+        if self._agent is None and self._turn is not None:
+            ended: dict[str, Any] = {"status": "failed"}
+            put_text(ended, "error", said, MESSAGE_LIMIT)
+            yield self._event("turn.completed", ended, turn=self._turn)
+
+    def _user(self) -> Iterator[Envelope]:
+        record = self._record
+        results = [block for block in reading.blocks_of(record) if block.get("type") == "tool_result"]
+        for block in results:
+            yield from self._result(block, record.get("toolUseResult") if len(results) == 1 else None)
+        if results:
+            return
+        if reading.is_interrupt(record):
+            yield from self._end({"status": "interrupted"})
+        elif reading.is_command_output(record):
+            if self._turn is not None:
+                yield from self._end({"status": "completed"})
+        elif reading.is_typed(record):
+            yield from self._prompt()
+        else:
+            self._file.notes.untold["user (put in by the harness)"] += 1
+
+    def _prompt(self) -> Iterator[Envelope]:
+        typed = reading.user_text(self._record)
+        turn = reading.opens_turn(self._record)
+        if turn is not None:
+            started: dict[str, Any] = {}
+            put_text(started, "input_preview", typed)
+            yield self._event("turn.started", started, turn=turn)
+        payload: dict[str, Any] = {"role": "user"}
+        put_text(payload, "text", typed)
+        yield self._event("message.recorded", payload, turn=turn or self._turn)
+
+    def _result(self, block: dict[str, Any], outcome: Any) -> Iterator[Envelope]:
+        tool = identifier(block.get("tool_use_id"))
+        said = joined(block.get("content"))
+        details = mapping(outcome)
+        refused = _refused(
+            said if isinstance(outcome, dict) or outcome is None else f"{outcome}\n{said}", block
+        )
+        if refused is not None:
+            payload: dict[str, Any] = {"by": refused}
+            put_text(payload, "reason", said, MESSAGE_LIMIT)
+            yield self._event("tool_call.denied", payload, tool=tool, turn=self._turn)
+        else:
+            failed = block.get("is_error") is True
+            duration = whole(details.get("totalDurationMs"))
+            payload = known(
+                {
+                    "status": "error" if failed else "ok",
+                    "duration_ms": duration if duration is not None else whole(details.get("durationMs")),
+                    "bytes_received": len(said.encode()) if said is not None else None,
+                }
+            )
+            put_text(payload, "preview", said)
+            if failed:
+                put_text(payload, "error_message", said, MESSAGE_LIMIT)
+            yield self._event("tool_call.completed", payload, tool=tool, turn=self._turn)
+        agent = identifier(details.get("agentId"), 128)
+        if agent is not None and tool is not None:
+            yield from self._agent_started(agent, tool)
+            status = text(details.get("status"))
+            if status in ("completed", "failed", "cancelled"):
+                yield self._event(
+                    "subagent.finished",
+                    {"agent": agent, "status": status},
+                    tool=tool,
+                    turn=self._turn,
+                    trace=f"agent:{agent}",
+                )
+
+    def _system(self) -> Iterator[Envelope]:
+        record = self._record
+        kind = record.get("subtype")
+        if kind == "api_error":
+            yield self._event("model_call.retried", _retry(record), turn=self._turn)
+        elif kind == "compact_boundary":
+            details = mapping(record.get("compactMetadata"))
+            payload = known(
+                {
+                    "trigger": text(details.get("trigger")),
+                    "tokens_before": count(details.get("preTokens")),
+                    "tokens_after": count(details.get("postTokens")),
+                    "duration_ms": whole(details.get("durationMs")),
+                    "strategy": "summary",
+                }
+            )
+            yield self._event("context.compacted", payload, turn=self._turn)
+        elif kind == "microcompact_boundary":
+            details = mapping(record.get("microcompactMetadata"))
+            before, saved = count(details.get("preTokens")), count(details.get("tokensSaved"))
+            payload = known(
+                {
+                    "trigger": text(details.get("trigger")),
+                    "tokens_before": before,
+                    "tokens_after": before - saved
+                    if before is not None and saved is not None and saved <= before
+                    else None,
+                    "strategy": "tool_outputs_dropped",
+                }
+            )
+            yield self._event("context.compacted", payload, turn=self._turn)
+        elif kind == "turn_duration":
+            yield from self._end(
+                known(
+                    {
+                        "status": self._file.links.status_of(record),
+                        "duration_ms": whole(record.get("durationMs")),
+                    }
+                )
+            )
+        elif kind == "stop_hook_summary":
+            if self._turn is not None and self._agent is None:
+                yield from self._end({"status": self._file.links.status_of(record)})
+        else:
+            self._file.notes.untold[f"system/{text(kind) or '?'}"] += 1
+
+    def _progress(self) -> Iterator[Envelope]:
+        """Progress lines of a sub-agent hold its messages whole, and are sometimes all that is left of it."""
+        data = mapping(self._record.get("data"))
+        agent = identifier(data.get("agentId"), 128)
+        embedded = data.get("message")
+        if data.get("type") != "agent_progress" or agent is None or not isinstance(embedded, dict):
+            self._file.notes.untold["progress"] += 1
+            return
+        tool = identifier(self._record.get("parentToolUseID"))
+        if tool is not None:
+            yield from self._agent_started(agent, tool)
+        inner = {
+            **embedded,
+            "agentId": agent,
+            "isSidechain": True,
+            "timestamp": embedded.get("timestamp") or self._record.get("timestamp"),
+        }
+        kind = text(inner.get("type")) or "?"
+        for event in _Line(self._file, self._session, inner, kind).events():
+            # The sub-agent's own file tells its messages; calls and tools are the same by their ids wherever they stand.
+            if event["type"] not in ("message.recorded", "answer.finalized"):
+                yield event
+
+    def _end(self, payload: dict[str, Any]) -> Iterator[Envelope]:
+        if self._agent is None:
+            yield self._event("turn.completed", payload, turn=self._turn)
+
+    def _event(
+        self,
+        kind: str,
+        payload: dict[str, Any],
+        *,
+        call: str | None = None,
+        tool: str | None = None,
+        turn: str | None = None,
+        trace: str | None = None,
+    ) -> Envelope:
+        if trace is None and self._agent is not None:
+            trace = f"agent:{self._agent}"
+        if turn is None and self._turn is None and self._agent is None and kind == "turn.completed":
+            self._file.notes.traits["end_of_a_turn_outside_this_file"] += 1
+        event = known(
+            {
+                "stream": self._stream,
+                "type": kind,
+                "occurred_at": self._at,
+                "trace_id": trace,
+                "turn_id": turn,
+                "model_call_id": call,
+                "tool_call_id": tool,
+                "payload": payload,
+            }
+        )
+        # Equal times are ordered by key: an end without a turn id comes before the same end with one, and finds its turn open.
+        base = f"{self._uuid or self._kind}:{'b' if turn is not None else 'a'}:{self._ordinal}"
+        self._ordinal += 1
+        return self._seal(event, base)
+
+    def _seal(self, event: dict[str, Any], base: str) -> Envelope:
+        """Identity: the record's id and the hash of what is told. Equal keys are equal events, whatever file they stood in."""
+        whole_event = {
+            "session_id": self._session,
+            "producer": PRODUCER,
+            "epoch": OUTPUT_VERSION,
+            "kind": "import",
+            **event,
+        }
+        whole_event["receipt_key"] = f"{base[:400]}:{digest(whole_event)}"
+        return whole_event
+
+
+def provider_of(model: str | None) -> str | None:
+    """``anthropic`` for Claude models, wherever they run; the file does not say who served another model behind the same protocol."""
+    return "anthropic" if model is not None and "claude" in model.lower() else None
+
+
+def usage_of(value: Any) -> dict[str, int] | None:
+    """The provider's counters; None where none is known or all are zero (a proxy that reports nothing).
+
+    A cache counter that is absent or null means that the cache was not used; one of a wrong type is unknown.
+    """
+    usage = mapping(value)
+    split = mapping(usage.get("cache_creation"))
+    counters = known(
+        {
+            "input": count(usage.get("input_tokens")),
+            "output": count(usage.get("output_tokens")),
+            "cache_read": _cache(usage, "cache_read_input_tokens"),
+            "cache_write": _cache(usage, "cache_creation_input_tokens"),
+            "cache_write_5m": count(split.get("ephemeral_5m_input_tokens")),
+            "cache_write_1h": count(split.get("ephemeral_1h_input_tokens")),
+        }
+    )
+    return counters if any(counters.values()) else None
+
+
+def _cache(usage: Any, name: str) -> int | None:
+    return 0 if usage.get(name) is None else count(usage.get(name))
+
+
+def _retry(record: dict[str, Any]) -> dict[str, Any]:
+    error = mapping(record.get("error"))
+    status = count(error.get("status"))
+    cause = text(mapping(record.get("cause")).get("code")) or text(error.get("code")) or ""
+    error_class = STATUSES.get(status or 0, "other")
+    if status is None and cause:
+        error_class = "timeout" if "TIMEDOUT" in cause or "Timeout" in cause else "cut"
+    return known(
+        {
+            "attempt": count(record.get("retryAttempt")),
+            "max_attempts": count(record.get("maxRetries")),
+            "delay_ms": whole(record.get("retryInMs")),
+            "error_class": error_class,
+            "status_code": status,
+            "provider": "anthropic",
+        }
+    )
+
+
+def _refused(said: str | None, block: dict[str, Any]) -> str | None:
+    """Who refused a tool call, from the sentences that Claude Code writes into its result."""
+    if said is None or block.get("is_error") is not True:
+        return None
+    if said.startswith(("User rejected", "The user doesn't want to proceed with this tool use")):
+        return "user"
+    if said.startswith(("Permission to use", "Claude requested permissions")):
+        return "policy"
+    return "guard" if said.startswith("PreToolUse:") and "blocked" in said[:200].lower() else None

@@ -1,0 +1,158 @@
+"""Owns the making of an envelope out of what a harness file says: tolerant field readers, the cut of long texts, identity by content.
+
+Readers answer None for a value of the wrong type: unknown, never zero and never a guess (contract 8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from turnledger.contract.times import instant
+
+Envelope = dict[str, Any]
+"""One event as it goes to Kafka (contract 2), defaults left out."""
+
+TEXT_LIMIT = 64 * 1024
+"""Bytes of text that stay in an event (contract 6)."""
+ID_LIMIT = 512
+SESSION_LIMIT = 256
+DEPTH_LIMIT = 64
+"""Levels of a value taken over from a file; the contract refuses records deeper than 200."""
+GREATEST = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Notes:
+    """What an adapter met in one file beside its events."""
+
+    untold: Counter[str] = field(default_factory=Counter)
+    """Records that are known and become no event, by type."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Records of types that the adapter does not know, by type; each is kept as an event."""
+    traits: Counter[str] = field(default_factory=Counter)
+    """Everything else worth saying, by name: replayed history, records without a session, unresolved turns."""
+
+
+def clean(text: str) -> str:
+    """The text without what no record may carry (contract 15): NUL and lone surrogates become U+FFFD."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", errors="replace")
+    return text
+
+
+def text(value: Any) -> str | None:
+    """A non-empty text."""
+    return clean(value) if isinstance(value, str) and value else None
+
+
+def identifier(value: Any, limit: int = ID_LIMIT) -> str | None:
+    """A text that fits a correlation field; a longer one is no identifier of any known format."""
+    name = text(value)
+    return name if name is not None and len(name.encode()) <= limit else None
+
+
+def count(value: Any) -> int | None:
+    """A count as the contract reads integers: at least 0, within int64, ``12.0`` is 12."""
+    if isinstance(value, float) and value.is_integer() and value < 2**53:
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= GREATEST else None
+
+
+def whole(value: Any) -> int | None:
+    """A duration or delay in ms, rounded: harnesses write fractions where they computed them."""
+    if isinstance(value, float) and 0 <= value < 2**53:
+        return round(value)
+    return count(value)
+
+
+def moment(value: Any) -> str | None:
+    """An RFC 3339 time, as the source wrote it."""
+    return value if isinstance(value, str) and value and instant(value) is not None else None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def cut(value: str, limit: int = TEXT_LIMIT) -> tuple[str, int | None]:
+    """The text cut at a character boundary, and its full size in bytes where it was cut."""
+    raw = value.encode()
+    if len(raw) <= limit:
+        return value, None
+    return raw[:limit].decode("utf-8", errors="ignore"), len(raw)
+
+
+def put_text(payload: dict[str, Any], name: str, value: str | None, limit: int = TEXT_LIMIT) -> None:
+    """Set a text field; a cut one says its full size and ``truncated`` (contract 6)."""
+    if value is None:
+        return
+    payload[name], size = cut(value, limit)
+    if size is not None:
+        payload[f"{name}_bytes"] = size
+        payload["truncated"] = True
+
+
+def taken_over(value: Any, depth: int = 0) -> Any:
+    """A JSON value that is safe inside a record: clean texts, numbers in range, no endless nesting."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        if depth >= DEPTH_LIMIT:
+            return "…"
+        return {clean(str(name)): taken_over(each, depth + 1) for name, each in value.items()}
+    if isinstance(value, list):
+        return "…" if depth >= DEPTH_LIMIT else [taken_over(each, depth + 1) for each in value]
+    if type(value) is int and not -GREATEST - 1 <= value <= GREATEST:
+        return str(value)
+    return value
+
+
+def put_value(payload: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of any JSON type; one above the limit is given as its cut JSON text."""
+    if value is None:
+        return
+    safe = taken_over(value)
+    if isinstance(safe, str):
+        put_text(payload, name, safe)
+        return
+    written = orjson.dumps(safe)
+    if len(written) <= TEXT_LIMIT:
+        payload[name] = safe
+    else:
+        put_text(payload, name, written.decode())
+
+
+def known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are known."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def digest(value: Any) -> str:
+    """16 hex digits of the SHA-256 of a JSON value with sorted keys."""
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def joined(blocks: Any, kinds: Iterable[str] = ("text",)) -> str | None:
+    """The text of a content that is a text, or a list of blocks of which some are."""
+    if isinstance(blocks, str):
+        return text(blocks)
+    if not isinstance(blocks, list):
+        return None
+    allowed = tuple(kinds)
+    parts = [
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") in allowed and isinstance(block.get("text"), str)
+    ]
+    return text("\n".join(parts)) if parts else None

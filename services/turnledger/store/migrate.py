@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 import turnledger
 from turnledger.errors import TurnledgerError
-from turnledger.store.connect import away, connect, place
+from turnledger.store.connect import DatabaseNotMigrated, away, connect, place
 from turnledger.store.maintain import make_event_partitions
 
 LOCK_KEY = 7_311_482_650_917
@@ -95,6 +95,16 @@ def status(database_url: str) -> SchemaStatus:
     """Where the database stands, without changing it."""
     with _engine_connection(database_url) as connection:
         return _status(connection, _config(connection))
+
+
+def require(database_url: str) -> None:
+    """Nothing, where the database has the schema of this program. Raises ``DatabaseNotMigrated`` with the way out, ``DatabaseAway``."""
+    found = status(database_url)
+    if found.pending:
+        raise DatabaseNotMigrated(
+            f"the database at {place(database_url)} is at schema version {found.current or 'none'}, this program needs {found.head}: "
+            "run `turnledger db migrate`."
+        )
 
 
 def _status(connection: Connection, config: Config) -> SchemaStatus:

@@ -62,6 +62,21 @@ def stored_events(connection: psycopg.Connection[Any], session_no: int) -> list[
     return found
 
 
+def active_slot(connection: psycopg.Connection[Any]) -> str:
+    """The schema of the active generation: ``projection_a`` or ``projection_b`` (design 6)."""
+    row = connection.execute(query("read/active")).fetchone()
+    if row is None:
+        raise LedgerUnreadable(
+            "turnledger.active has no row, so that no generation is shown: insert one with generation 'a' (or 'b')."
+        )
+    return f"projection_{row[0]}"
+
+
+def of_slot(name: str, slot: str) -> bytes:
+    """The query ``name`` with ``{slot}`` replaced by a schema that :func:`active_slot` gave."""
+    return query(name).replace(b"{slot}", slot.encode())
+
+
 def find_sessions(
     connection: psycopg.Connection[Any], session_id: str, tenant: str | None = None
 ) -> list[SessionRef]:

@@ -1,0 +1,73 @@
+"""`turnledger sessions`: what the ledger knows of sessions, as tables or as one JSON object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import psycopg
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``sessions list`` and ``sessions show``."""
+    sessions = typer.Typer(help="What happened, what it cost, and is this all of it?", no_args_is_help=True)
+    sessions.command("list")(list_)
+    sessions.command("show")(show)
+    app.add_typer(sessions, name="sessions")
+
+
+def list_(
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=100_000, help="How many.")] = 20,
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """The sessions with the latest activity."""
+    from turnledger.doctor import sessions
+
+    with _connection() as connection:
+        rows = sessions.list_sessions(connection, count=count, tenant=tenant)
+    if as_json:
+        _print_json({"sessions": rows})
+        return
+    from turnledger.doctor.pages import sessions_page
+
+    sessions_page(typer.get_text_stream("stdout"), rows)
+
+
+def show(
+    session_id: Annotated[str, typer.Argument(help="The session's id.")],
+    tenant: Tenant = None,
+    as_json: Json = False,
+) -> None:
+    """One session: its sums, turns, gaps, conflicts and dead letters."""
+    from turnledger.doctor import sessions
+
+    with _connection() as connection:
+        found = sessions.show_session(connection, session_id, tenant)
+    if as_json:
+        _print_json(found)
+        return
+    from turnledger.doctor.pages import session_page
+
+    session_page(typer.get_text_stream("stdout"), session_id, found)
+
+
+def _connection() -> psycopg.Connection[Any]:
+    from turnledger.cli.addresses import database_url
+    from turnledger.store.connect import connect
+    from turnledger.store.migrate import require
+
+    url = database_url()
+    require(url)
+    return connect(url, "sessions")
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,1 @@
+select generation from turnledger.active

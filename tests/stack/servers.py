@@ -19,7 +19,6 @@ from turnledger.devstack.process import wait_until
 from turnledger.errors import TurnledgerError
 
 ROOT = Path(__file__).parents[2]
-KAFKA_IMAGE, POSTGRES_IMAGE = "apache/kafka:4.1.0", "postgres:18"
 
 
 class Server(Protocol):
@@ -121,10 +120,13 @@ class Contained:
 
 def in_containers() -> Servers:
     """Containers of both servers, by testcontainers."""
+    import yaml
     from testcontainers.core.container import DockerContainer
 
+    # The same images as everybody's compose file.
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     kafka_port, database_port = free_port(), free_port()
-    kafka = DockerContainer(KAFKA_IMAGE).with_bind_ports(kafka_port, kafka_port)
+    kafka = DockerContainer(services["kafka"]["image"]).with_bind_ports(kafka_port, kafka_port)
     for name, value in {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
@@ -144,7 +146,7 @@ def in_containers() -> Servers:
         "KAFKA_BROKER_HEARTBEAT_INTERVAL_MS": "500",
     }.items():
         kafka.with_env(name, value)
-    postgres = DockerContainer(POSTGRES_IMAGE).with_bind_ports(5432, database_port)
+    postgres = DockerContainer(services["postgres"]["image"]).with_bind_ports(5432, database_port)
     for name, value in {"USER": "turnledger", "PASSWORD": "turnledger", "DB": "turnledger"}.items():
         postgres.with_env(f"POSTGRES_{name}", value)
     url = f"postgresql://turnledger:turnledger@127.0.0.1:{database_port}/turnledger"

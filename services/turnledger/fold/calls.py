@@ -18,6 +18,7 @@ from turnledger.fold.usage import (
     NO_BUCKETS,
     Buckets,
     Measured,
+    Raw,
     Report,
     buckets,
     convention_of,
@@ -234,7 +235,7 @@ class Call:
             self.reported = False
         else:
             convention = convention_of(report, best.provider or self.provider)
-            raw = report.raw
+            raw: Raw = report.raw
             if len(reporting) > 1:
                 raw = filled(
                     [
@@ -257,7 +258,7 @@ class Call:
         self.counts = self.status != "failed" or self.reported
         """Its figures are in the sums unless a standing contribution covers them (``usage.settle`` decides)."""
         if best is not None and best.event.at is not None:
-            self.hour_at = best.event.at
+            self.hour_at: int | None = best.event.at
         else:
             self.hour_at = _last_time(self.sightings)
 

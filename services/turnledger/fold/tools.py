@@ -107,7 +107,8 @@ def pair_tools(events: Sequence[Placed], wrong: list[Row]) -> list[ToolCall]:
         if event.tool_call_id is None or what == OBSERVED:
             plain = plain and what == SUBMITTED
         elif what <= START and event.model_call_id is not None:
-            if names.setdefault(event.tool_call_id, event.model_call_id) != event.model_call_id:
+            first = names.setdefault(event.tool_call_id, event.model_call_id)
+            if first != event.model_call_id:
                 several.add(event.tool_call_id)
     if plain and not several:
         return _by_id(events, wrong)

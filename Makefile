@@ -44,4 +44,4 @@ bench: environment
 
 samples: environment
 	@test -n "$(DIR)" || { echo "make samples: say which folder: make samples DIR=path" >&2; exit 2; }
-	@$(BIN)/python -m tests.samples "$(DIR)"
+	@$(BIN)/python -m turnledger.harness.samples "$(DIR)"

@@ -55,6 +55,17 @@ UNTOLD = frozenset(
     }
 )
 """Record types that are known and tell nothing that the contract has an event for."""
+SUBTYPES = frozenset(
+    {
+        "api_error",
+        "compact_boundary",
+        "informational",
+        "local_command",
+        "microcompact_boundary",
+        "stop_hook_summary",
+        "turn_duration",
+    }
+)
 
 ERRORS = {
     "rate_limit": "rate_limit",
@@ -75,13 +86,17 @@ ANSWERED = ("end_turn", "stop_sequence")
 
 
 def recognises(record: dict[str, Any]) -> bool:
-    """Whether a record can only be one of Claude Code's."""
+    """Whether a record can only be one of Claude Code's: other harnesses write ``sessionId`` and ``type`` too, but other messages."""
     kind = record.get("type")
-    if isinstance(record.get("sessionId"), str) and isinstance(kind, str):
-        return kind in UNTOLD or kind == "system" or (kind in ("user", "assistant") and "message" in record)
-    return (kind == "file-history-snapshot" and "snapshot" in record) or (
-        kind == "summary" and "leafUuid" in record
-    )
+    if kind in ("user", "assistant"):
+        return "sessionId" in record and "content" in mapping(record.get("message"))
+    if kind == "system":
+        return "sessionId" in record and record.get("subtype") in SUBTYPES
+    if kind == "file-history-snapshot":
+        return "snapshot" in record
+    if kind == "summary":
+        return "leafUuid" in record
+    return isinstance(kind, str) and kind in UNTOLD and "sessionId" in record
 
 
 def envelopes(

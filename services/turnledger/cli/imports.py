@@ -1,0 +1,189 @@
+"""`turnledger import`: read the session files of harnesses once, show what they cost, and publish them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from turnledger.errors import TurnledgerError
+
+if TYPE_CHECKING:
+    from turnledger.harness.importer import FileReading
+    from turnledger.harness.kafka import Sink
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``import``."""
+    app.command("import")(import_files)
+
+
+def import_files(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Session files, or folders that hold them.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the files hold; publish nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: one JSON object on standard output.")
+    ] = False,
+    harness: Annotated[
+        str | None,
+        typer.Option(help="Whose files they are: claude-code or codex. Seen by content unless said."),
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of every event.")] = None,
+) -> None:
+    """Import Claude Code and Codex session files. Twice, in slices or as copies: the result is the same."""
+    from turnledger.cli.progress import tracked
+    from turnledger.harness import importer
+
+    if harness is not None and harness not in importer.HARNESSES:
+        raise TurnledgerError(
+            f"--harness {harness} is not known: it can be {' or '.join(importer.HARNESSES)}"
+        )
+    if as_json and not dry_run:
+        raise TurnledgerError("--json shows what would be imported: use it with --dry-run")
+    if tenant is not None and not 0 < len(tenant.encode()) <= 128:
+        raise TurnledgerError("--tenant must be 1 to 128 bytes long")
+    sink = None if dry_run else _sink()  # before the reading: a missing address is said at once
+    files = importer.files_in(paths)
+    if not files:
+        raise TurnledgerError(
+            f"no session files below {', '.join(map(str, paths))}: they end in {', '.join(importer.SUFFIXES)}; name others one by one"
+        )
+    readings = [
+        importer.read_file(file, harness=harness, tenant=tenant)
+        for file in tracked(files, len(files), "reading")
+    ]
+    _show(readings, as_json=as_json, sink=sink)
+
+
+def _show(readings: Sequence[FileReading], *, as_json: bool, sink: Sink | None) -> None:
+    from functools import partial
+
+    from turnledger.fold.document import document
+    from turnledger.pricing import packaged, price_call
+    from turnledger.settings import Settings
+
+    records = list(_records(readings))
+    found = document(records, partial(price_call, packaged()), limit=Settings().record_limit_bytes)
+    if as_json:
+        from turnledger.contract.canonical import dumps
+
+        sys.stdout.buffer.write(dumps({"files": [reading.row() for reading in readings], **found}) + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    _summary(readings, found)
+    if sink is None:
+        sys.stdout.write(f"{len(records):,} events; nothing was published (--dry-run)\n")
+    else:
+        _publish(sink, records)
+
+
+def _records(readings: Iterable[FileReading]) -> Iterator[bytes]:
+    import orjson
+
+    for reading in readings:
+        for event in reading.events:
+            yield orjson.dumps(event)
+
+
+def _sink() -> Sink:
+    from turnledger.cli.addresses import kafka_bootstrap
+    from turnledger.harness.kafka import Sink
+    from turnledger.settings import Settings
+
+    settings = Settings()
+    return Sink(kafka_bootstrap(settings), settings.topic)
+
+
+def _publish(sink: Sink, records: Sequence[bytes]) -> None:
+    import asyncio
+    import logging
+
+    from turnledger.cli.progress import counting
+    from turnledger.harness import publishing
+
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
+    with counting("published", "events") as told:
+        sent = asyncio.run(publishing.publish(sink, enumerate(records, 1), progress=told))
+    sys.stdout.write(
+        f"published {sent.records:,} events to {sink} in {sent.seconds:.1f} s ({sent.rate:,.0f}/s); "
+        "what the ledger has already, it counts as duplicates\n"
+    )
+
+
+def _summary(readings: Sequence[FileReading], found: dict[str, Any]) -> None:
+    """What each session cost, and what could not be read."""
+    from turnledger.doctor.tables import count, dollars, show
+
+    out = sys.stdout
+    heads = [
+        "session",
+        "agent",
+        "turns>",
+        "calls>",
+        "failed>",
+        "tools>",
+        "uncached>",
+        "read>",
+        "write 5m>",
+        "write 1h>",
+    ]
+    heads += ["write ?>", "out>", "cost>", "known>", "grade"]
+    buckets = (
+        "input_uncached",
+        "cache_read",
+        "cache_write_5m",
+        "cache_write_1h",
+        "cache_write_other",
+        "output",
+    )
+    show(
+        out,
+        "sessions (tokens by bucket)",
+        heads,
+        [
+            [
+                row["session_id"],
+                row["agent"],
+                *(
+                    count(row[name])
+                    for name in ("turn_count", "model_call_count", "failed_model_calls", "total_tool_calls")
+                ),
+                *(count(row[f"{name}_tokens"]) for name in buckets),
+                dollars(row["cost_micro_usd"]) + (" + ?" if row["unpriced_calls"] else ""),
+                f"{row['usage_reported']} of {row['usage_total']}",
+                row["grade"],
+            ]
+            for row in found["sessions"]
+        ],
+    )
+    show(
+        out,
+        "not read",
+        ["file", "what", "count>", "where"],
+        [
+            [reading.path, finding["check"], finding["count"], _where(finding)]
+            for reading in readings
+            for finding in reading.findings
+            if finding["severity"] != "info"
+        ],
+    )
+    show(
+        out,
+        "findings",
+        ["session", "check", "severity", "count>"],
+        [[row[name] for name in ("session_id", "check", "severity", "count")] for row in found["findings"]],
+    )
+
+
+def _where(finding: dict[str, Any]) -> str:
+    rows = finding["rows"]
+    if finding["check"] == "unreadable_line":
+        return ", ".join(f"byte {row['offset']} ({row['reason']})" for row in rows[:3])
+    return ", ".join(f"{row['type']} × {row['count']}" for row in rows[:3] if "type" in row)

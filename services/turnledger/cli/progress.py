@@ -1,0 +1,33 @@
+"""Progress on standard error while a terminal watches; nothing anywhere else, so that output stays what it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@contextmanager
+def counting(verb: str, nouns: str) -> Iterator[Callable[[int], None]]:
+    """``told(n)`` shows ``verb n nouns`` with a spinner, for work whose end is not known."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{verb} 0 {nouns}") as status:
+        yield lambda count: status.update(f"{verb} {count:,} {nouns}")
+
+
+def tracked(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """The items, with a bar that fills."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, what, total=total, console=Console(stderr=True), transient=True)

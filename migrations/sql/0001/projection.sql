@@ -494,16 +494,19 @@ create table {slot}.turn_overlay (
     primary key (session_no, turn_no)
 );
 
--- Calls that several sessions may hold (design 5, steps 3 and 4): `identity` is a SHA-256, `owner` a session_no.
+-- Calls that several sessions may hold (design 5, steps 3 and 4). `identity` is a SHA-256 of what two sessions' calls have in common if they are
+-- the same call; a row of call_groups is the lock of all who decide about one.
 create table {slot}.call_groups (
     identity  bytea not null primary key,
-    owner     int8,
-    version   int8 not null default 0
+    version   int8 not null default 1                  -- how often it was decided about
 ) with (fillfactor = 50);
+-- Who may hold it. `content` is a hash of what the decision looks at, so that an unchanged call is not decided again; an empty call_key claims a
+-- place in a family of sessions.
 create table {slot}.call_claims (
     identity    bytea not null,
     session_no  int8  not null,
-    call_key    text  not null collate "C"
+    call_key    text  not null collate "C",
+    content     bytea not null
 );
 create index call_claims_identity on {slot}.call_claims (identity);
 create index call_claims_session on {slot}.call_claims (session_no);

@@ -15,6 +15,7 @@ from turnledger.contract.types import EVENT_TYPES
 from turnledger.fold.columns import EXEC_EVENTS, POINTS
 from turnledger.fold.fields import wrong_type
 from turnledger.fold.model import Row
+from turnledger.fold.order import order_key
 
 EXEC_TABLE = "exec_events"
 
@@ -149,18 +150,30 @@ class Processes:
         return row
 
 
-def fold_points(events: Iterable[Event], findings: list[Row]) -> dict[str, list[Row]]:
-    """Rows by table of one session's events, given in order; tables without rows are left out. Appends to ``findings``."""
+Placed = tuple[bytes, Row]
+"""(order key of the event, its finding)."""
+
+
+def fold_points(
+    events: Iterable[Event], processes: Processes, findings: list[Placed]
+) -> dict[str, list[Row]]:
+    """Rows by table of one session's events, given in order; tables without rows are left out. Appends to ``findings``.
+
+    ``processes`` knows afterwards which starts have no exit yet.
+    """
     rows: dict[str, list[Row]] = {}
-    processes = Processes()
     for event in events:
         if event.type not in TYPES:
             continue
-        found = point_row(event, findings)
-        if found is not None:
-            rows.setdefault(found[0], []).append(found[1])
-            continue
-        row, fresh = processes.add(event, findings)
-        if fresh:
-            rows.setdefault(EXEC_TABLE, []).append(row)
+        found: list[Row] = []
+        point = point_row(event, found)
+        if point is not None:
+            rows.setdefault(point[0], []).append(point[1])
+        else:
+            row, fresh = processes.add(event, found)
+            if fresh:
+                rows.setdefault(EXEC_TABLE, []).append(row)
+        if found:
+            key = order_key(event)
+            findings += [(key, finding) for finding in found]
     return rows

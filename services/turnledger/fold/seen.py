@@ -76,6 +76,11 @@ class StreamSeen:
             return False
         return self._fill(seq)
 
+    def reach(self, hi: int) -> None:
+        """Count all numbers after the greatest one up to ``hi`` as seen: what ``add`` does for each of them in order."""
+        if hi >= self._next:
+            self._next = hi + 1
+
     def __contains__(self, seq: int) -> bool:
         if seq >= self._next:
             return False

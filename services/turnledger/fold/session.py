@@ -13,8 +13,8 @@ from turnledger.fold.context import TurnContext
 from turnledger.fold.facts import Facts, session_findings
 from turnledger.fold.gaps import GapFold, gaps_of
 from turnledger.fold.model import Row, SessionFold, StreamKey, Turn
-from turnledger.fold.order import ordered
-from turnledger.fold.points import fold_points
+from turnledger.fold.order import order_key, ordered
+from turnledger.fold.points import Placed, Processes, fold_points
 from turnledger.fold.turnfold import LooseFold, fold_turns
 from turnledger.fold.turns import Membership, membership, superseded_streams, turn_findings
 
@@ -30,6 +30,10 @@ class Whole:
     membership: Membership
     gaps: GapFold
     facts: Facts
+    loose: LooseFold
+    processes: Processes
+    session_findings: list[Placed]
+    point_findings: list[Placed]
 
 
 def fold_session(tenant: str, session_id: str, events: Iterable[Event]) -> SessionFold:
@@ -65,12 +69,14 @@ def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
     turns, loose = fold_turns(members.turns, members.loose, context)
     for turn in turns:
         turn.findings[:0] = turn_findings(turn.turn)
-    point_findings: list[Row] = []
-    points = fold_points(kept, point_findings)
+    processes = Processes()
+    point_findings: list[Placed] = []
+    points = fold_points(kept, processes, point_findings)
+    of_session = [(order_key(event), found) for event in members.session for found in session_findings(event)]
     findings = all_findings(
         gaps=gaps,
         facts=facts,
-        session=[finding for event in members.session for finding in session_findings(event)],
+        session=of_session,
         points=point_findings,
         loose=loose,
         ambiguous=members.ambiguous,
@@ -88,7 +94,7 @@ def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
         points=points,
         findings=findings,
     )
-    return Whole(fold, kept, superseded, members, gaps, facts)
+    return Whole(fold, kept, superseded, members, gaps, facts, loose, processes, of_session, point_findings)
 
 
 def still_open(turns: Iterable[Turn], running: bool) -> list[Row]:
@@ -106,11 +112,23 @@ def all_findings(
     *,
     gaps: GapFold,
     facts: Facts,
-    session: list[Row],
-    points: list[Row],
+    session: list[Placed],
+    points: list[Placed],
     loose: LooseFold,
     ambiguous: list[Row],
     still_open: list[Row],
 ) -> list[Row]:
-    """The findings that no turn holds, in one order: the incremental path puts them together by the same line."""
-    return [*gaps.findings, *facts.findings(), *session, *ambiguous, *still_open, *points, *loose.findings]
+    """The findings that no turn holds, in one order. ``session`` and ``points`` may come unsorted."""
+    return [
+        *gaps.findings,
+        *facts.findings(),
+        *(finding for _, finding in sorted(session, key=_place)),
+        *ambiguous,
+        *still_open,
+        *(finding for _, finding in sorted(points, key=_place)),
+        *loose.findings,
+    ]
+
+
+def _place(placed: Placed) -> bytes:
+    return placed[0]

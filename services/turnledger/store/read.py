@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import date
 from typing import Any, NamedTuple
 
 import psycopg
@@ -33,6 +34,8 @@ class StoredEvent(NamedTuple):
     stream_no: int
     seq: int
     """As in ``ledger.events``: below 0 for an event without a number."""
+    day: date
+    """Of its partition."""
 
 
 def session_events(connection: psycopg.Connection[Any], session_no: int) -> list[Event]:
@@ -50,7 +53,7 @@ def stored_events(connection: psycopg.Connection[Any], session_no: int) -> list[
     found: list[StoredEvent] = []
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query("read/session_events"), {"session_no": session_no})
-        for raw, offset, stream_no, seq in cursor:
+        for raw, offset, stream_no, seq, day in cursor:
             event = read(raw)
             if isinstance(event, Rejected):
                 raise LedgerUnreadable(
@@ -58,7 +61,7 @@ def stored_events(connection: psycopg.Connection[Any], session_no: int) -> list[
                     f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
                 )
             event.position = offset
-            found.append(StoredEvent(event, stream_no, seq))
+            found.append(StoredEvent(event, stream_no, seq, day))
     return found
 
 

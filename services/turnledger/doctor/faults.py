@@ -1,0 +1,77 @@
+"""What a check of the invariants found: faults with their rows, and sessions that nobody could judge yet (design 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+SHOWN = 10
+"""Faults kept of one invariant; all are counted."""
+
+INVARIANTS: dict[str, str] = {
+    "I1": "every accepted event is exactly once in the ledger, and every other record in dead letters or conflicts",
+    "I2": "accepted + duplicates + conflicts + dead = records read, in one unbroken chain of batches a partition",
+    "I3": "offsets never go back, epochs never fall",
+    "I4": "every turn and row equals a fresh fold of its events, byte for byte",
+    "I5": "every rollup equals its recomputation, to the micro-dollar",
+    "I7": "no hole without a gap row, no gap row without a hole",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is not as an invariant says."""
+
+    invariant: str
+    what: str
+    """A sentence."""
+    row: dict[str, Any]
+    """What finds it: keys, and the values that differ."""
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of one run. ``faults`` holds the first of each invariant, ``counts`` counts all."""
+
+    faults: dict[str, list[Fault]] = field(default_factory=lambda: {name: [] for name in INVARIANTS})
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(INVARIANTS, 0))
+    notes: list[str] = field(default_factory=list)
+    """What is as it should be, but not what a person would expect."""
+    unsettled: list[str] = field(default_factory=list)
+    """Sessions (``tenant/session_id``) that a worker has still to write: neither right nor wrong."""
+    sessions: int = 0
+    events: int = 0
+    turns: int = 0
+
+    def add(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self.counts[fault.invariant] += 1
+            if len(self.faults[fault.invariant]) < SHOWN:
+                self.faults[fault.invariant].append(fault)
+
+    @property
+    def holds(self) -> bool:
+        """All invariants hold, and nothing was left unjudged."""
+        return not any(self.counts.values()) and not self.unsettled
+
+    def as_json(self) -> dict[str, Any]:
+        """One object: {holds, sessions, events, turns, invariants: [{id, says, holds, faults, rows}], unsettled, notes}."""
+        return {
+            "holds": self.holds,
+            "sessions": self.sessions,
+            "events": self.events,
+            "turns": self.turns,
+            "invariants": [
+                {
+                    "id": name,
+                    "says": says,
+                    "holds": self.counts[name] == 0,
+                    "faults": self.counts[name],
+                    "rows": [{"what": fault.what, **fault.row} for fault in self.faults[name]],
+                }
+                for name, says in INVARIANTS.items()
+            ],
+            "unsettled": self.unsettled,
+            "notes": self.notes,
+        }

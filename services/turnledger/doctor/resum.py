@@ -1,0 +1,194 @@
+"""Invariant I5: every rollup equals its recomputation, from a fresh fold, ownership decided anew, and today's price function."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from turnledger.doctor.faults import Fault
+from turnledger.doctor.rows import Row, compare, load
+from turnledger.fold import columns
+from turnledger.fold.document import session_rows
+from turnledger.fold.findings import grouped
+from turnledger.fold.model import SessionFold
+from turnledger.fold.ownership import Ownership, decide, holder
+from turnledger.fold.rollup import PriceFunction, overlay, roll_up
+from turnledger.store.read import SessionRef, of_slot
+
+_FINDING: tuple[columns.Column, ...] = (("severity", "text"), ("count", "int8"), ("rows", "jsonb"))
+_TURN_OVERLAY: tuple[columns.Column, ...] = (("digest", "text"), *columns.TURN_OVERLAY)
+
+_TABLES: dict[str, tuple[columns.Column, ...]] = {
+    "sessions": columns.SESSIONS,
+    "ai_usage": columns.AI_USAGE,
+    "tool_usage": columns.TOOL_USAGE,
+    "mcp_usage": columns.MCP_USAGE,
+    "hour_parts": columns.HOUR_PARTS,
+    "call_overlay": columns.CALL_OVERLAY,
+    "part_overlay": columns.PART_OVERLAY,
+}
+_KEYS: dict[str, Callable[[Row], Hashable]] = {
+    "sessions": lambda row: 0,
+    "ai_usage": lambda row: (row["provider"], row["model"]),
+    "tool_usage": lambda row: (row["tool_name"], row["origin"]),
+    "mcp_usage": lambda row: (row["server_name"], row["tool_name"]),
+    "hour_parts": lambda row: (row["hour"], row["provider"], row["model"]),
+    "call_overlay": lambda row: row["call_key"],
+    "part_overlay": lambda row: row["part_key"],
+}
+
+
+@dataclass(slots=True)
+class Families:
+    """Sessions that may hold the same calls: who sums them must be decided together."""
+
+    _up: dict[int, int] = field(default_factory=dict)
+
+    def join(self, one: int, other: int) -> None:
+        first, second = sorted((self.root(one), self.root(other)))
+        self._up[second] = first
+        self._up.setdefault(first, first)
+
+    def root(self, number: int) -> int:
+        while (up := self._up.get(number, number)) != number:
+            self._up[number] = self._up.get(up, up)
+            number = up
+        return number
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._up
+
+    def groups(self) -> Iterator[list[int]]:
+        """Each family's session numbers, ascending."""
+        members: dict[int, list[int]] = defaultdict(list)
+        for number in sorted(self._up):
+            members[self.root(number)].append(number)
+        yield from members.values()
+
+
+def families(connection: psycopg.Connection[Any], slot: str) -> Families:
+    """Who must be decided with whom. Holds one number a session that shares anything; the others are alone."""
+    found = Families()
+    for name in ("verify/shared_calls", "verify/kin"):
+        for one, other in connection.execute(of_slot(name, slot)):
+            found.join(one, other)
+    return found
+
+
+def decide_stored(connection: psycopg.Connection[Any], slot: str, refs: Sequence[SessionRef]) -> Ownership:
+    """Ownership among sessions of one tenant, from their stored calls (which I4 proves)."""
+    numbers = [ref.session_no for ref in refs]
+    names = ["session_no", *(name for name, _ in columns.MODEL_CALLS)]
+    calls: dict[int, list[Row]] = defaultdict(list)
+    for row in load(connection, slot, "model_calls", names, numbers):
+        calls[row["session_no"]].append(row)
+    links = ("parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
+    facts = {
+        row["session_no"]: row
+        for row in load(connection, slot, "session_facts", ["session_no", *links], numbers)
+    }
+    return decide(
+        holder(ref.session_id, facts.get(ref.session_no, {}), calls[ref.session_no]) for ref in refs
+    )
+
+
+@dataclass(slots=True)
+class StoredRollup:
+    """What the rollup worker set for some sessions: rows by table and session."""
+
+    rows: dict[tuple[str, int], list[Row]]
+
+    def of(self, table: str, session_no: int) -> list[Row]:
+        return self.rows.get((table, session_no), [])
+
+
+def load_rollup(connection: psycopg.Connection[Any], slot: str, sessions: Sequence[int]) -> StoredRollup:
+    """Everything that the rollup worker set for some sessions."""
+    rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    wanted = {
+        **_TABLES,
+        "turn_overlay": (("turn_no", "int4"), *_TURN_OVERLAY),
+        "findings": (("turn_no", "int4"), ("check", "text"), *_FINDING),
+    }
+    for table, listed in wanted.items():
+        names = ["session_no", *(name for name, _ in listed)]
+        where = sql.SQL("source = 'rollup'") if table == "findings" else None
+        for row in load(connection, slot, table, names, sessions, where):
+            rows[table, row["session_no"]].append(row)
+    return StoredRollup(rows)
+
+
+def rollup_faults(
+    ref: SessionRef,
+    fold: SessionFold,
+    *,
+    conflicts: Sequence[Row],
+    dead_letters: int,
+    ownership: Ownership,
+    price: PriceFunction,
+    turn_numbers: Mapping[str, int],
+    stored: StoredRollup,
+) -> list[Fault]:
+    """I5 of one session."""
+    named = {"tenant": ref.tenant, "session_id": ref.session_id}
+    number = ref.session_no
+    computed = roll_up(
+        session_rows(fold, conflicts, dead_letters),
+        lambda call_key: ownership.owner(ref.session_id, call_key),
+        price,
+    )
+    rows: dict[str, Iterable[Row]] = {
+        "sessions": [computed.session],
+        "ai_usage": computed.ai_usage,
+        "tool_usage": computed.tool_usage,
+        "mcp_usage": computed.mcp_usage,
+        "hour_parts": computed.hour_parts,
+        "call_overlay": computed.calls,
+        "part_overlay": computed.parts,
+    }
+    faults: list[Fault] = []
+    for table, listed in _TABLES.items():
+        faults += compare("I5", table, named, listed, _KEYS[table], rows[table], stored.of(table, number))
+    laid = []
+    for turn in fold.turns:
+        sums = computed.turns[turn.turn.key]
+        laid.append(
+            {
+                **sums.row,
+                "turn_key": turn.turn.key,
+                "digest": turn.digest,
+                "overlay": overlay(turn.record, sums),
+            }
+        )
+    faults += compare(
+        "I5",
+        "turn_overlay",
+        named,
+        _TURN_OVERLAY,
+        lambda row: row["turn_key"],
+        laid,
+        stored.of("turn_overlay", number),
+    )
+    faults += [
+        Fault(
+            "I5", "what is laid over a turn is of another turn number", {**named, "turn_key": row["turn_key"]}
+        )
+        for row in stored.of("turn_overlay", number)
+        if turn_numbers.get(row["turn_key"]) != row["turn_no"]
+    ]
+    own = [finding for session_id, finding in ownership.findings if session_id == ref.session_id]
+    faults += compare(
+        "I5",
+        "findings",
+        named,
+        _FINDING,
+        lambda row: row["check"],
+        grouped(ref.tenant, ref.session_id, [*computed.findings, *own]),
+        stored.of("findings", number),
+    )
+    return faults

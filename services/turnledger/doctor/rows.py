@@ -1,0 +1,104 @@
+"""Compares rows that are stored with rows that were computed, column by column."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from turnledger.doctor.faults import Fault
+from turnledger.fold.columns import Column
+
+Row = dict[str, Any]
+
+
+def load(
+    connection: psycopg.Connection[Any],
+    slot: str,
+    table: str,
+    names: Sequence[str],
+    sessions: Sequence[int],
+    where: sql.SQL | None = None,
+) -> list[Row]:
+    """Rows of a projected table, of some sessions. Instants as µs where the connection loads them so."""
+    statement = sql.SQL("select {} from {} where session_no = any(%s)").format(
+        sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(slot, table)
+    )
+    if where is not None:
+        statement = statement + sql.SQL(" and ") + where
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(statement, (list(sessions),))
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def compare(
+    invariant: str,
+    table: str,
+    named: Mapping[str, Any],
+    columns: Sequence[Column],
+    key: Callable[[Row], Hashable],
+    computed: Iterable[Row],
+    stored: Iterable[Row],
+) -> list[Fault]:
+    """Faults of one table and session. ``named`` finds the session; ``key`` is unique among the rows of each side."""
+    faults: list[Fault] = []
+    have: dict[Hashable, Row] = {}
+    for row in stored:
+        name = key(row)
+        if name in have:
+            faults.append(
+                Fault(
+                    invariant,
+                    f"{table} has two rows of one key",
+                    {**named, "table": table, "key": _told(name)},
+                )
+            )
+        have[name] = row
+    for row in computed:
+        name = key(row)
+        place = {**named, "table": table, "key": _told(name)}
+        other = have.pop(name, None)
+        if other is None:
+            faults.append(Fault(invariant, f"{table} lacks a row", place))
+            continue
+        for column, kind in columns:
+            if not same(row[column], other[column], kind):
+                found = {"column": column, "stored": _told(other[column]), "computed": _told(row[column])}
+                faults.append(
+                    Fault(invariant, f"{table}.{column} is not what it should be", {**place, **found})
+                )
+                break
+    faults.extend(
+        Fault(
+            invariant, f"{table} has a row that should not be", {**named, "table": table, "key": _told(name)}
+        )
+        for name in have
+    )
+    return faults
+
+
+def same(computed: Any, stored: Any, kind: str) -> bool:
+    """Whether a column of ``kind`` that was given ``computed`` holds ``stored``."""
+    if computed is None or stored is None:
+        return computed is None and stored is None
+    if kind == "numeric":
+        return bool(Decimal(str(computed)) == stored)
+    if kind == "jsonb":
+        return bool(json.loads(json.dumps(computed)) == stored)
+    return bool(computed == stored)
+
+
+def _told(value: Any) -> Any:
+    """A value short enough for a report; bytes as hex."""
+    if isinstance(value, bytes | memoryview):
+        value = bytes(value).hex()
+    if isinstance(value, tuple | list):
+        return [_told(one) for one in value]
+    if isinstance(value, Decimal):
+        value = format(value, "f")
+    text = value if isinstance(value, str) else None
+    return f"{text[:200]}…" if text is not None and len(text) > 200 else value

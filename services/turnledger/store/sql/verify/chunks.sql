@@ -1,0 +1,3 @@
+select stream_no, chunk, bits
+from ledger.stream_chunks
+where stream_no = any(%(streams)s)

@@ -1,0 +1,4 @@
+select st.session_no, st.stream_no, st.producer, st.epoch, st.stream, st.hi, st.holes, st.receipts
+from ledger.streams st
+where st.session_no = any(%(sessions)s)
+order by st.stream_no

@@ -10,13 +10,14 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from turnledger.contract.additive import breaking
 from turnledger.contract.envelope import Envelope
 from turnledger.contract.topics import TOPICS
 from turnledger.contract.turn_record import TurnRecord
@@ -237,115 +238,6 @@ def stale(folder: Path) -> list[str]:
         if path.is_file() and path.suffix in (".json", ".md")
     }
     return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-
-
-def _resolve(schema: Any, root: Schema) -> Any:
-    if isinstance(schema, dict) and str(schema.get("$ref", "")).startswith("#/$defs/"):
-        return root.get("$defs", {}).get(schema["$ref"].rsplit("/", 1)[-1], {})
-    return schema
-
-
-def _branches(schema: Any, root: Schema) -> list[Schema]:
-    schema = _resolve(schema, root)
-    if not isinstance(schema, dict):
-        return [{}]
-    if "anyOf" in schema and "properties" not in schema:
-        return [branch for part in schema["anyOf"] for branch in _branches(part, root)]
-    if isinstance(schema.get("type"), list):
-        return [{**schema, "type": kind} for kind in schema["type"]]
-    return [schema]
-
-
-def _accepts(new: Schema, old: Schema, new_root: Schema, old_root: Schema) -> bool:
-    """Whether a value that one branch took before is still taken by this one, as far as its own keywords say."""
-    if not {key for key in new if key not in ("description", "default")}:
-        return True
-    kinds = {"integer": ("integer", "number")}.get(old.get("type", ""), (old.get("type"),))
-    if "type" in new and new["type"] not in kinds:
-        return False
-    old_words = old.get("enum", [old["const"]] if "const" in old else None)
-    new_words = new.get("enum", [new["const"]] if "const" in new else None)
-    if new_words is not None and (old_words is None or not set(old_words) <= set(new_words)):
-        return False
-    for key in ("minimum", "minLength"):
-        if key in new and old.get(key, float("-inf")) < new[key]:
-            return False
-    for key in ("maximum", "maxLength"):
-        if key in new and old.get(key, float("inf")) > new[key]:
-            return False
-    for key in ("format", "pattern"):
-        if key in new and old.get(key) != new[key]:
-            return False
-    if old.get("type") == "array" and "items" in new:
-        return not _breaks(old.get("items", {}), new["items"], old_root, new_root, "")
-    if isinstance(new.get("additionalProperties"), dict):
-        before = old.get("additionalProperties", {})
-        return not _breaks(
-            before if isinstance(before, dict) else {}, new["additionalProperties"], old_root, new_root, ""
-        )
-    return new.get("additionalProperties") is not False
-
-
-def _breaks(old: Any, new: Any, old_root: Schema, new_root: Schema, place: str) -> list[str]:
-    """What a new schema takes back of an old one."""
-    found: list[str] = []
-    new_branches = _branches(new, new_root)
-    for before in _branches(old, old_root):
-        if before.get("type") == "object" and "properties" in before:
-            after = next((branch for branch in new_branches if branch.get("type") == "object"), None)
-            if after is None:
-                if not any(_accepts(branch, before, new_root, old_root) for branch in new_branches):
-                    found.append(f"{place or 'the document'} is no object any more")
-                continue
-            found += _object_breaks(before, after, old_root, new_root, place)
-        elif not any(_accepts(branch, before, new_root, old_root) for branch in new_branches):
-            found.append(f"{place or 'the document'} takes less than before")
-    return list(dict.fromkeys(found))
-
-
-def _object_breaks(old: Schema, new: Schema, old_root: Schema, new_root: Schema, place: str) -> list[str]:
-    found: list[str] = []
-    for name, before in old["properties"].items():
-        inner = f"{place}.{name}" if place else name
-        if name not in new.get("properties", {}):
-            found.append(f"{inner} is gone")
-        else:
-            found += _breaks(before, new["properties"][name], old_root, new_root, inner)
-    for name in new.get("required", ()):
-        if name not in old.get("required", ()):
-            found.append(f"{f'{place}.{name}' if place else name} is newly required")
-    return found
-
-
-def breaking(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """What new schemas take back of old ones, a phrase each: a type or field that is gone, a word that is no longer listed, what is
-    newly required, a type or bound that is narrower. Both map path → content; files that are no JSON Schema do not count.
-    """
-    found: list[str] = []
-    for name in sorted(old):
-        if not name.endswith(".schema.json"):
-            continue
-        if name not in new:
-            found.append(f"{name} is gone")
-            continue
-        before, after = json.loads(old[name]), json.loads(new[name])
-        found += [f"{name}: {what}" for what in _breaks(before, after, before, after, "")]
-        found += [f"{name}: {what}" for what in _rule_breaks(before, after)]
-    gone = {topic["name"] for topic in _topics(old)} - {topic["name"] for topic in _topics(new)}
-    return found + [f"topic {name} is gone" for name in sorted(gone)]
-
-
-def _rule_breaks(old: Schema, new: Schema) -> list[str]:
-    """Rules over several fields may go, not come or change."""
-    return [
-        f"the rule `{key}` is new or changed"
-        for key in ("allOf", "anyOf", "if", "then", "else", "not", "oneOf")
-        if key in new and new[key] != old.get(key)
-    ]
-
-
-def _topics(files: Mapping[str, str]) -> list[dict[str, Any]]:
-    return json.loads(files["topics.json"])["topics"] if "topics.json" in files else []
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -165,7 +166,9 @@ def _quick_type(annotation: Any, marks: tuple[Any, ...] = ()) -> Any:
         if kinds[0] in ("count", "integer"):
             least = 0 if kinds[0] == "count" else INT64_MIN
             return Annotated[int, msgspec.Meta(ge=least, le=INT64_MAX)]
-        return int | float if kinds[0] == "number" else str | int
+        # An integer kept as Decimal would become an infinite float.
+        finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+        return int | finite if kinds[0] == "number" else str | int
     if get_origin(annotation) is Annotated:
         base, *inner = get_args(annotation)
         return _quick_type(base, tuple(inner))

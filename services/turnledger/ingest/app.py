@@ -39,6 +39,7 @@ class NoWeb(BootStrategy):
 class IngestApp(WiredApp):
     """The app class: a boot strategy that opens no port."""
 
+    logger = WiredApp.logger
     BootStrategy = NoWeb
 
 

@@ -16,9 +16,8 @@ from turnledger.contract.reader import Rejected
 from turnledger.fold.model import StreamKey
 from turnledger.ingest.batch import Record
 from turnledger.ingest.cache import RECEIPTS_IN_MEMORY, SessionEntry, SessionKey, StreamEntry
-from turnledger.ingest.load import kafka_key
-from turnledger.ingest.project import receipt_hash
-from turnledger.store.write import event_row, receipt_row
+from turnledger.ingest.load import kafka_key, receipt_hash
+from turnledger.store.write import event_parts, receipt_row
 from turnledger.store.write_binary import NULL, bytea, field_count, int4, int8, text
 from turnledger.store.write_rows import DeadLetter, Repeat, Round, Share
 
@@ -165,7 +164,7 @@ class Decider:
         streams = entry.streams
         types = self._types.get
         share = group.share
-        add_row = share.rows.append
+        add_row = share.rows.extend
         accepted: list[Event] = []
         accept = accepted.append
         key: StreamKey | None = None
@@ -206,7 +205,7 @@ class Decider:
                 type_field = self._type_field(event.type)
                 if event.type == DELTA:
                     raw, received = self._without_text(event, raw)
-            add_row(event_row(stream.stream_no, seq, event.position, event.at, type_field, raw, received))
+            add_row(event_parts(stream.stream_no, seq, event.position, event.at, type_field, raw, received))
             accept(event)
         share.accepted += len(accepted)
         if group.mismatched:

@@ -10,8 +10,9 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from turnledger.errors import TurnledgerError
@@ -125,15 +126,23 @@ class Health:
         return said
 
 
-class HealthServer:
-    """Answers GET /healthz (200 or 503, JSON) and GET /metrics."""
+class ProbeServer:
+    """Answers GET /healthz (200 or 503, JSON) and GET /metrics, on an event loop that runs beside the work."""
 
-    def __init__(self, health: Health, metrics: Metrics, host: str, port: int) -> None:
-        self.health = health
-        self.metrics = metrics
+    def __init__(self, registry: CollectorRegistry, healthy: Gauge, host: str, port: int) -> None:
+        self.registry = registry
+        self.healthy = healthy
         self.host = host
         self.port = port
         self._server: asyncio.Server | None = None
+
+    def reasons(self) -> list[str]:
+        """Why health is red, in sentences; empty when it is green."""
+        raise NotImplementedError
+
+    def details(self) -> dict[str, Any]:
+        """What /healthz says beside its status and the reasons."""
+        raise NotImplementedError
 
     async def start(self) -> None:
         """Raises a :class:`TurnledgerError` when the address is taken."""
@@ -172,23 +181,33 @@ class HealthServer:
             return "405 Method Not Allowed", "text/plain", b"GET /healthz or /metrics\n"
         path = parts[1].split("?", 1)[0]
         if path == "/healthz":
-            reasons = self.health.reasons()
-            body = json.dumps(
-                {
-                    "status": "red" if reasons else "green",
-                    "reasons": reasons,
-                    "partitions": {
-                        f"{topic}/{number}": {"next_offset": watched.next_offset, "lag": watched.lag}
-                        for (topic, number), watched in sorted(self.health.partitions.items())
-                    },
-                }
-            )
+            reasons = self.reasons()
+            body = json.dumps({"status": "red" if reasons else "green", "reasons": reasons, **self.details()})
             return (
                 ("503 Service Unavailable" if reasons else "200 OK"),
                 "application/json",
                 body.encode() + b"\n",
             )
         if path == "/metrics":
-            self.metrics.healthy.set(0 if self.health.reasons() else 1)
-            return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self.metrics.registry)
+            self.healthy.set(0 if self.reasons() else 1)
+            return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self.registry)
         return "404 Not Found", "text/plain", b"GET /healthz or /metrics\n"
+
+
+class HealthServer(ProbeServer):
+    """The ingest worker's."""
+
+    def __init__(self, health: Health, metrics: Metrics, host: str, port: int) -> None:
+        super().__init__(metrics.registry, metrics.healthy, host, port)
+        self.health = health
+
+    def reasons(self) -> list[str]:
+        return self.health.reasons()
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "partitions": {
+                f"{topic}/{number}": {"next_offset": watched.next_offset, "lag": watched.lag}
+                for (topic, number), watched in sorted(self.health.partitions.items())
+            }
+        }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import psycopg
 
+from turnledger.contract.event import Event
 from turnledger.fold.seen import StreamSeen
 from turnledger.fold.state import SessionState
 from turnledger.ingest.batch import Partition
@@ -25,6 +27,11 @@ from turnledger.store.read import session_events
 from turnledger.store.write_rows import StreamDays
 
 Connection = psycopg.Connection[Any]
+
+
+def receipt_hash(receipt_key: str) -> bytes:
+    """Identity of a receipt in ``ledger.receipts``: half a SHA-256."""
+    return sha256(receipt_key.encode()).digest()[:16]
 
 
 def kafka_key(key: SessionKey) -> bytes:
@@ -68,9 +75,16 @@ def new_entry(key: SessionKey, session_no: int, home: Partition) -> SessionEntry
 
 
 def load(
-    connection: Connection, found: Sequence[Found], slot: str, stale: Iterable[int] = ()
+    connection: Connection,
+    found: Sequence[Found],
+    slot: str,
+    stale: Iterable[int] = (),
+    *,
+    states: bool = True,
 ) -> list[SessionEntry]:
-    """Sessions with their streams, from committed state. ``stale``: session numbers whose projection is not known to be whole."""
+    """Sessions with their streams, from committed state. ``stale``: session numbers whose projection is not known to be whole.
+    Without ``states`` the states are empty, and every projection counts as not whole.
+    """
     if not found:
         return []
     unsure = set(stale)
@@ -85,14 +99,16 @@ def load(
     }
     entries = []
     for one in found:
-        wipe = one.session_no in unsure
+        wipe = not states or one.session_no in unsure
         entry = SessionEntry(
             session_no=one.session_no,
             key=one.key,
             home=one.home,
             state=SessionState.from_history(
                 *one.key, session_events(connection, one.session_no), written=not wipe
-            ),
+            )
+            if states
+            else SessionState(*one.key),
             fresh=False,
             kafka_key=kafka_key(one.key),
             streams={stream.key: stream for stream in streams[one.session_no]},
@@ -166,6 +182,20 @@ def _turns(connection: Connection, session_nos: list[int], slot: str) -> dict[in
     for session_no, key, turn_no, revision, digest in rows:
         turns[session_no][key] = WrittenTurn(turn_no, revision, digest)
     return turns
+
+
+def unknown_receipts(entry: SessionEntry, events: Iterable[Event]) -> dict[tuple[int, bytes], StreamEntry]:
+    """Receipts among ``events`` of which memory cannot tell whether the ledger has them: their streams have too many to keep."""
+    wanted: dict[tuple[int, bytes], StreamEntry] = {}
+    for event in events:
+        if event.seq is not None or event.receipt_key is None:
+            continue
+        stream = entry.streams.get((event.producer, event.epoch, event.stream))
+        if stream is not None and not stream.receipts_whole:
+            key_hash = receipt_hash(event.receipt_key)
+            if key_hash not in stream.receipts:
+                wanted[stream.stream_no, key_hash] = stream
+    return wanted
 
 
 def known_receipts(

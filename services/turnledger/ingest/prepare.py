@@ -48,6 +48,9 @@ class Prepared:
     size: int = 0
     seconds: float = 0.0
     careful: bool = False
+    """Postgres refused a projection row of it: it is written under savepoints."""
+    foreign: set[Partition] | None = None
+    """Homes of its sessions, where some live elsewhere: then it is decided anew inside its transaction."""
     batches: list[Fetched] = field(default_factory=list)
 
 
@@ -125,6 +128,12 @@ class Folder:
 
     def take(self, entry: SessionEntry, group: Group) -> None:
         """Decide one group and give its accepted events to the fold."""
+        accepted = self.decide(entry, group)
+        if accepted:
+            self.extend(entry, accepted)
+
+    def decide(self, entry: SessionEntry, group: Group) -> list[Event]:
+        """Decide one group. Returns what was accepted."""
         prepared = self.prepared
         prepared.entries[entry.key] = entry
         entry.round_no = prepared.number
@@ -132,9 +141,7 @@ class Folder:
         if entry.fresh:
             entry.fresh = False
             prepared.round.sessions.append(session_row(entry.session_no, *entry.key, *entry.home))
-        accepted = self.decider.decide(entry, group, prepared.round, self.new_stream, self.touched)
-        if accepted:
-            self.extend(entry, accepted)
+        return self.decider.decide(entry, group, prepared.round, self.new_stream, self.touched)
 
     def extend(self, entry: SessionEntry, accepted: list[Event]) -> None:
         entry.undropped += len(accepted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from typing import Any
 
 from turnledger.fold.columns import BUCKETS
@@ -12,6 +11,7 @@ from turnledger.fold.findings import grouped
 from turnledger.fold.model import Row, TurnFold, UsagePart
 from turnledger.fold.state import SessionChanges
 from turnledger.ingest.cache import SessionEntry, StreamEntry, WrittenTurn
+from turnledger.ingest.load import receipt_hash
 from turnledger.store.write import (
     FACTS,
     FINDINGS,
@@ -29,11 +29,6 @@ UNENCODABLE = (struct.error, Refused, OverflowError)
 """What a value beyond its column's range raises while its row is made."""
 
 _BUCKET_COLUMNS = tuple((f"{name}_tokens", name) for name in BUCKETS)
-
-
-def receipt_hash(receipt_key: str) -> bytes:
-    """Identity of a receipt in ``ledger.receipts``: half a SHA-256."""
-    return sha256(receipt_key.encode()).digest()[:16]
 
 
 def receipts_named(entry: SessionEntry, changes: SessionChanges) -> set[tuple[int, bytes]]:

@@ -25,12 +25,12 @@ from turnledger.ingest import load, prepare
 from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.cache import SessionCache, SessionEntry, SessionKey, StreamEntry
 from turnledger.ingest.decide import DeadWindow, Decider, Group
+from turnledger.ingest.foreign import HomesMoved, write_foreign
 from turnledger.ingest.health import Health
 from turnledger.ingest.link import Connection, Link
 from turnledger.ingest.metrics import Metrics
 from turnledger.ingest.numbers import Numbers
 from turnledger.ingest.prepare import Folder, Prepared
-from turnledger.ingest.project import receipt_hash
 from turnledger.ingest.seat import Ahead, Piece, Seat, continue_from, split
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.store import fence, write
@@ -249,6 +249,9 @@ class Ingest:
             return
         if prepared is not None and prepared.seats:
             self._launch(prepared)
+            if prepared.foreign is not None:
+                # It reads what is committed: the next round must not be folded beside it.
+                await self._settle(None)
 
     def _interrupt(self) -> None:
         if self._stopping or self._revoked:
@@ -601,7 +604,7 @@ class Ingest:
         try:
             foreign = await self._load(prepared, groups, seats, patient)
             if foreign:
-                return await self._foreign(prepared, groups, foreign)
+                return self._foreign(prepared, groups, foreign)
             folder = Folder(prepared, self.decider, self.numbers.streams.pop)
             self.decider.passing = prepared.receipts
             # Each event may open a stream, and declare another one lost.
@@ -705,21 +708,10 @@ class Ingest:
         """Ordinals of receipts in streams that have too many to keep: asked of the ledger, for this round alone."""
         wanted: dict[tuple[int, bytes], StreamEntry] = {}
         for group in groups:
-            entry = self.cache.get(group.key)
-            if not group.unnumbered or entry is None:
-                continue
-            for event in group.events:
-                stream = entry.streams.get((event.producer, event.epoch, event.stream))
-                if (
-                    stream is None
-                    or stream.receipts_whole
-                    or event.seq is not None
-                    or event.receipt_key is None
-                ):
-                    continue
-                key_hash = receipt_hash(event.receipt_key)
-                if key_hash not in stream.receipts:
-                    wanted[stream.stream_no, key_hash] = stream
+            if group.unnumbered:
+                entry = self.cache.get(group.key)
+                assert entry is not None
+                wanted |= load.unknown_receipts(entry, group.events)
         if not wanted:
             return
         known = await self._read(patient, load.known_receipts, list(wanted))
@@ -845,7 +837,10 @@ class Ingest:
 
     async def _written(self, prepared: Prepared) -> None:
         began = time.perf_counter()
-        await self.writer.submit(self._write_in, prepared)
+        if prepared.foreign is not None:
+            await self.writer.submit(self._write_foreign_in, prepared)
+        else:
+            await self.writer.submit(self._write_in, prepared)
         self.metrics.write_seconds.observe(time.perf_counter() - began)
 
     def _write_in(self, connection: Connection, prepared: Prepared) -> None:
@@ -1112,10 +1107,44 @@ class Ingest:
         await self._read(True, _make_partitions)
         self._upkeep_at = now + PARTITION_UPKEEP_SECONDS
 
-    async def _foreign(
-        self, prepared: Prepared, groups: Sequence[Group], foreign: dict[SessionKey, load.Found]
-    ) -> Prepared | None:
-        raise NotImplementedError
+    def _foreign(
+        self,
+        prepared: Prepared,
+        groups: Sequence[Group],
+        foreign: dict[SessionKey, load.Found],
+    ) -> Prepared:
+        """A round with sessions that live elsewhere: it is decided inside its transaction, and nothing of it is cached."""
+        homes = {one.home for one in foreign.values()}
+        for group in groups:
+            entry = self.cache.get(group.key)
+            if entry is None:
+                continue
+            homes.add(entry.home)
+            home = self.seats.get(entry.home)
+            if home is not None and home.dirty.pop(entry.key, None) is not None:
+                home.stale[entry.session_no] = None
+            for stream in entry.streams.values():
+                if home is not None:
+                    home.late.pop(stream.stream_no, None)
+            self.cache.drop(entry.key)
+        prepared.foreign = homes
+        prepared.entries.clear()
+        prepared.stale_done.clear()
+        self._dirty_rounds(prepared)
+        prepared.round.shares.sort(key=lambda share: share.step.partition)
+        self.metrics.foreign.inc(len(foreign))
+        return prepared
+
+    def _write_foreign_in(self, connection: Connection, prepared: Prepared) -> None:
+        backend = self.writer.backend
+        assert backend is not None and prepared.foreign is not None
+        while True:
+            try:
+                write_foreign(connection, prepared, self.decider, backend, prepared.foreign)
+            except HomesMoved as moved:
+                prepared.foreign |= moved.homes
+            else:
+                return
 
 
 def _make_partitions(connection: Connection) -> int:

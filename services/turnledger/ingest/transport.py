@@ -25,7 +25,7 @@ from faust.types.tuples import ConsumerMessage
 
 from turnledger.ingest.batch import Fetched, Partition
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("turnledger.kafka")
 
 T = TypeVar("T")
 
@@ -109,6 +109,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     out of the fetcher, so a stamp never lies.
     """
 
+    # mode logs each start and stop under the module's name otherwise.
+    logger = driver.logger
     _leases: dict[TopicPartition, int]
 
     def __post_init__(self) -> None:
@@ -227,6 +229,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 class Consumer(driver.Consumer):
     """Yields one message per fetched partition batch, its value a :class:`Fetched`."""
 
+    logger = driver.logger
     _thread: ConsumerThread
 
     def _new_consumer_thread(self) -> ConsumerThread:
@@ -317,4 +320,5 @@ class Transport(driver.Transport):
 class WiredApp(App):
     """A Faust app that carries the wiring of its transport."""
 
+    logger = driver.logger
     wiring: Wiring

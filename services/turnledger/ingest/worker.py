@@ -225,7 +225,15 @@ def configure_logging() -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("turnledger").setLevel(logging.INFO)
     # Faust and mode warn about what is as it should be here (no tables, no web server).
-    for name in ("faust", "mode", "aiokafka", "kafka"):
+    # (mode logs under the module in which a class stands.)
+    for name in (
+        "faust",
+        "mode",
+        "aiokafka",
+        "kafka",
+        "turnledger.ingest.app",
+        "turnledger.ingest.transport",
+    ):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

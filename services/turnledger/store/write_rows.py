@@ -51,7 +51,7 @@ class Share:
     holes: int = 0
     accepted: int = 0
     rows: list[bytes] = field(default_factory=list)
-    """Accepted events, encoded by ``write.event_row``."""
+    """Accepted events, ``write.EVENT_PARTS`` parts each as ``write.event_parts`` makes them."""
     repeats: list[Repeat] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     # Set by the write, which alone can tell them apart.

@@ -1,0 +1,120 @@
+"""A round with sessions that another partition is home of (design 3.2: one writer a session).
+
+Whoever writes a session holds the progress row of its home. Here all rows needed are locked in order, everything is loaded fresh inside
+the transaction, nothing is cached, and the homes of others are marked disturbed: their worker drops its cache and decides anew. Rare: it
+happens after a change of the number of partitions, or when one session is sent through two topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from turnledger.contract.event import Event
+from turnledger.fold.state import SessionState
+from turnledger.ingest import load, prepare
+from turnledger.ingest.batch import Partition
+from turnledger.ingest.cache import SessionEntry, SessionKey
+from turnledger.ingest.decide import Decider, Group
+from turnledger.ingest.link import Connection
+from turnledger.ingest.prepare import Folder, Prepared
+from turnledger.store import fence, write
+from turnledger.store.named import query
+from turnledger.store.read import session_events
+
+
+def write_foreign(
+    connection: Connection,
+    prepared: Prepared,
+    decider: Decider,
+    served_by: fence.Backend,
+    homes: Iterable[Partition],
+) -> None:
+    """Decide, fold and write ``prepared.pieces`` in one transaction of its own. May be called again after a failure.
+
+    ``homes``: where the sessions live as far as is known. Raises as ``write.write``, and :class:`HomesMoved`.
+    """
+    for number, window in prepared.windows.items():
+        prepared.seats[number].window = window
+    fresh = prepare.begin(prepared.number, prepared.round.topic, prepared.round.slot, prepared.pieces)
+    groups = [group for found in prepare.read(fresh, decider).values() for group in found.values()]
+    round_ = prepared.round = fresh.round
+    prepared.stopping = fresh.stopping
+    round_.shares.sort(key=lambda share: share.step.partition)
+    wanted = {(round_.topic, share.step.partition) for share in round_.shares} | set(homes)
+    with connection.transaction():
+        connection.execute(
+            query("fence/lock"), {"topics": [p[0] for p in wanted], "partitions": [p[1] for p in wanted]}
+        )
+        passed = write.pass_fence(connection, round_, served_by)
+        entries = _entries(connection, fresh, groups)
+        unlocked = {entry.home for entry in entries.values()} - wanted
+        if unlocked:
+            raise HomesMoved(unlocked)
+        _fold(connection, fresh, decider, groups, entries)
+        # A home that came through this round's fence is our own.
+        passed_here = {(round_.topic, share.step.partition) for share in round_.shares}
+        round_.disturb = sorted({entry.home for entry in entries.values()} - passed_here)
+        write.write_in(connection, round_, passed, careful=prepared.careful)
+
+
+class HomesMoved(Exception):
+    """A session appeared meanwhile whose home was not locked: once more, with it."""
+
+    def __init__(self, homes: set[Partition]) -> None:
+        super().__init__(sorted(homes))
+        self.homes = homes
+
+
+def _entries(connection: Connection, fresh: Prepared, groups: list[Group]) -> dict[SessionKey, SessionEntry]:
+    """All sessions of the round as the ledger has them now; states come with :func:`_fold`, where something is accepted."""
+    keys = list(dict.fromkeys(group.key for group in groups))
+    found = load.find(connection, keys)
+    entries = {
+        entry.key: entry
+        for entry in load.load(connection, list(found.values()), fresh.round.slot, states=False)
+    }
+    numbers = iter(load.numbers(connection, "sessions", len(keys)))
+    for group in groups:
+        if group.key not in entries:
+            home = fresh.seats[group.share.step.partition].partition
+            entries[group.key] = load.new_entry(group.key, next(numbers), home)
+    return entries
+
+
+def _fold(
+    connection: Connection,
+    fresh: Prepared,
+    decider: Decider,
+    groups: list[Group],
+    entries: Mapping[SessionKey, SessionEntry],
+) -> None:
+    # Each event may open a stream, and declare another one lost.
+    numbers = iter(load.numbers(connection, "streams", 2 * fresh.records + 1))
+    folder = Folder(fresh, decider, numbers.__next__)
+    decider.passing = []
+    accepted: dict[SessionKey, list[Event]] = {}
+    for group in groups:
+        entry = entries[group.key]
+        _receipts(connection, entry, group)
+        accepted.setdefault(group.key, []).extend(folder.decide(entry, group))
+    for key, events in accepted.items():
+        if not events:
+            continue
+        entry = entries[key]
+        history = [] if not entry.wipe else session_events(connection, entry.session_no)
+        entry.state = SessionState.from_history(*key, [*history, *events], written=False)
+        changes = entry.state.take_changes(True, force=True)
+        missing = folder.missing_receipts(entry, changes)
+        ordinals = load.known_receipts(connection, list(missing)) if missing else {}
+        folder.write(entry, changes, ordinals)
+    late = []
+    folder.finish(lambda stream, is_late: late.append(stream) if is_late else None)
+    folder.late_rows(late)
+
+
+def _receipts(connection: Connection, entry: SessionEntry, group: Group) -> None:
+    for (stream_no, key_hash), ordinal in load.known_receipts(
+        connection, list(load.unknown_receipts(entry, group.events))
+    ).items():
+        stream = next(one for one in entry.streams.values() if one.stream_no == stream_no)
+        stream.receipts[key_hash] = ordinal

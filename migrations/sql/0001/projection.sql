@@ -523,7 +523,11 @@ create table {slot}.findings (
 );
 create index findings_turn on {slot}.findings (session_no, turn_no);
 
--- Rollups: recomputed and set, never incremented (contract 12).
+-- Rollups: recomputed and set, never incremented (contract 12). A sum that eight bytes cannot hold is unknown.
+create function {slot}.fitting(total numeric) returns int8
+    language sql immutable strict parallel safe
+    return case when total <= 9223372036854775807 then total::int8 end;
+
 create table {slot}.sessions (
     session_no                int8 not null primary key,
     name                      text,

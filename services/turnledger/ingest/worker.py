@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import os
 import signal
 import socket
@@ -18,6 +17,7 @@ from aiokafka.errors import KafkaError
 
 from turnledger.ingest.app import IngestApp, KafkaSide, attach, build
 from turnledger.ingest.health import Health, HealthServer
+from turnledger.ingest.logs import configure_logging
 from turnledger.ingest.metrics import Metrics
 from turnledger.ingest.round import BrokerAway, Ingest
 from turnledger.ingest.settings import WorkerSettings
@@ -204,45 +204,3 @@ def run_worker(settings: WorkerSettings, bootstrap: str, database_url: str, flag
     sys.stdout.flush()
     # Threads of the broker's client or of a database that hangs must not hold the process: everything that counts is committed.
     os._exit(status)
-
-
-def configure_logging() -> None:
-    """Sentences to standard error. What libraries say is one line too: an outage is no reason for a traceback."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    root = logging.getLogger()
-    root.handlers[:] = [_OneLine()]
-    root.setLevel(logging.WARNING)
-    logging.getLogger("turnledger").setLevel(logging.INFO)
-    # Faust and mode warn about what is as it should be here (no tables, no web server).
-    # (mode logs under the module in which a class stands.)
-    for name in (
-        "faust",
-        "mode",
-        "aiokafka",
-        "kafka",
-        "turnledger.ingest.app",
-        "turnledger.ingest.transport",
-    ):
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
-class _OneLine(logging.Handler):
-    """Hands a library's message to structlog as one line, without its traceback."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage().splitlines()
-        said = message[0] if message else ""
-        if record.exc_info and record.exc_info[1] is not None and str(record.exc_info[1]) not in said:
-            said = f"{said}: {record.exc_info[1]!r}"
-        structlog.get_logger(record.name).log(record.levelno, said, logger=record.name)

@@ -1,0 +1,1 @@
+select * from {slot}.usage_parts where session_no = %(session_no)s

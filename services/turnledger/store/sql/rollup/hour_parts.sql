@@ -1,0 +1,1 @@
+select * from {slot}.hour_parts where session_no = %(session_no)s

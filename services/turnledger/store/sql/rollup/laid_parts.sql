@@ -1,0 +1,1 @@
+select * from {slot}.part_overlay where session_no = %(session_no)s

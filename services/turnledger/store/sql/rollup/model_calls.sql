@@ -1,0 +1,1 @@
+select * from {slot}.model_calls where session_no = %(session_no)s

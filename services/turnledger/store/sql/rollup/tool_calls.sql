@@ -1,0 +1,1 @@
+select * from {slot}.tool_calls where session_no = %(session_no)s

@@ -8,13 +8,13 @@ instants one.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_DAY_US = 86_400_000_000
 
 _seconds: dict[str, int] = {}
 _SECONDS_KEPT = 4096  # a batch of one partition spans few distinct seconds; at most 0.7 MB
@@ -92,10 +92,12 @@ def _remember(text: str) -> int | None:
 
 def utc_text(at: int) -> str:
     """An instant in UTC with six digits and ``Z``; years outside 0 to 9999 keep their sign or fifth digit."""
-    days, rest = divmod(at, _DAY_US)
+    minutes, rest = divmod(at, 60_000_000)
+    return f"{_minute_text(minutes)}{rest // 1_000_000:02d}.{rest % 1_000_000:06d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _minute_text(minutes: int) -> str:
+    days, minute = divmod(minutes, 1_440)
     year, month, day = civil_from_days(days)
-    seconds, micros = divmod(rest, 1_000_000)
-    return (
-        f"{year:04d}-{month:02d}-{day:02d}T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-        f".{micros:06d}Z"
-    )
+    return f"{year:04d}-{month:02d}-{day:02d}T{minute // 60:02d}:{minute % 60:02d}:"

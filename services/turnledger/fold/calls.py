@@ -7,7 +7,6 @@ Identity is decided over the whole session (``resolve_calls``). A turn whose ids
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from turnledger.contract.event import Event
@@ -45,10 +44,8 @@ class Sighting:
     """One event as evidence of a model call: what it names and what it reports."""
 
     __slots__ = (
-        "call",
         "event",
         "index",
-        "member",
         "message_id",
         "model",
         "model_call_id",
@@ -88,9 +85,6 @@ class Sighting:
             what != USAGE or (self.report is not None and self.report.kind in ("per_call", "snapshot"))
         )
         """It makes a row of ``model_calls``; a mere mention makes none."""
-        self.call: Call | None = None
-        self.member: Sighting | None = None
-        """Of a sum of others: a sighting of the call that it names."""
 
     @property
     def nameless(self) -> bool:
@@ -116,6 +110,7 @@ class Call:
         "context_window",
         "convention",
         "counts",
+        "counts_alone",
         "error_class",
         "fidelity",
         "first",
@@ -255,8 +250,10 @@ class Call:
                 )
             did_fail = did_fail or best.what == FAILED
         self.fidelity = fidelity_of(report, did_fail)
-        self.counts = self.status != "failed" or self.reported
-        """Its figures are in the sums unless a standing contribution covers them (``usage.settle`` decides)."""
+        self.counts_alone = self.status != "failed" or self.reported
+        """Its figures are in the sums unless a standing contribution covers them."""
+        self.counts = self.counts_alone
+        """They are in the sums: ``usage.settle`` has decided."""
         if best is not None and best.event.at is not None:
             self.hour_at: int | None = best.event.at
         else:
@@ -313,23 +310,25 @@ def _last_time(sightings: Sequence[Sighting]) -> int | None:
 # Resolution
 
 
-@dataclass(slots=True)
 class TurnCalls:
     """What call resolution says about one turn, or about everything outside turns."""
 
-    calls: list[Call] = field(default_factory=list)
-    """The calls whose rows stand here, in the order of their first events."""
-    cumulative: list[Measured] = field(default_factory=list)
-    """Running totals that its events report, in order."""
-    rollups: list[Sighting] = field(default_factory=list)
-    """Sums of other reports; ``call`` is the one that they name."""
-    threads: set[str] = field(default_factory=set)
-    """Provider threads that a report in it names."""
-    recorded: set[str] = field(default_factory=set)
-    """``model_call_id`` of events in it that make a row, here or in another turn."""
-    mentioned: set[str] = field(default_factory=set)
-    """``model_call_id`` of its call events that make none."""
-    findings: list[Row] = field(default_factory=list)
+    __slots__ = ("calls", "cumulative", "findings", "mentioned", "recorded", "rollups", "threads")
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        """The calls whose rows stand here, in the order of their first events."""
+        self.cumulative: list[Measured] = []
+        """Running totals that its events report, in order."""
+        self.rollups: list[tuple[Sighting, Call | None]] = []
+        """Sums of other reports, each with the call that it names."""
+        self.threads: set[str] = set()
+        """Provider threads that a report in it names."""
+        self.recorded: set[str] = set()
+        """``model_call_id`` of events in it that make a row, here or in another turn."""
+        self.mentioned: set[str] = set()
+        """``model_call_id`` of its call events that make none."""
+        self.findings: list[Row] = []
 
 
 class CallResolution:
@@ -379,32 +378,51 @@ def _resolve(sightings: list[Sighting], of: Callable[[str | None], TurnCalls]) -
     clusters = _plain(sightings)
     if clusters is None:
         clusters = _Grouping(sightings, of).clusters()
+    calls: list[Call] = []
     for cluster in clusters:
         call = Call(cluster)
-        for sighting in cluster:
-            sighting.call = call
+        calls.append(call)
         home = of(call.turn_key)
         home.calls.append(call)
         if call.wrong:
             home.findings += call.wrong
+    # No sighting points back at its call: cycles would outlive a turn where the collector is off (design 3, point 9).
+    turn_key = sightings[0].turn_key if sightings else None
+    here = of(turn_key)
     for sighting in sightings:
-        report = sighting.report
+        if sighting.turn_key != turn_key:
+            turn_key = sighting.turn_key
+            here = of(turn_key)
         name = sighting.model_call_id
-        if report is None and name is None:
-            continue
-        here = of(sighting.turn_key)
         if name is not None:
             (here.recorded if sighting.row else here.mentioned).add(name)
+        report = sighting.report
         if report is None:
             continue
         if report.thread is not None:
             here.threads.add(report.thread)
-        if report.kind == "cumulative":
+        kind = report.kind
+        if kind == "per_call":
+            continue
+        if kind == "cumulative":
             if len(report.usage_stream) == 1:
                 here.threads.add(report.usage_stream[0])
             here.cumulative.append(Measured(sighting.event, report, sighting.provider, sighting.model))
-        elif report.kind == "rollup":
-            here.rollups.append(sighting)
+        elif kind == "rollup":
+            here.rollups.append((sighting, _pointed_at(sighting, calls)))
+
+
+def _pointed_at(rollup: Sighting, calls: Sequence[Call]) -> Call | None:
+    """The call that a sum of others names: its own, else by message, request or model call id."""
+    for match in (_is, _same_message, _same_request, _same_model_call):
+        for call in calls:
+            if any(match(sighting, rollup) for sighting in call.sightings):
+                return call
+    return None
+
+
+def _is(one: Sighting, other: Sighting) -> bool:
+    return one is other
 
 
 def _plain(sightings: list[Sighting]) -> list[list[Sighting]] | None:
@@ -492,9 +510,7 @@ class _Grouping:
         groups: dict[int, list[Sighting]] = {}
         for n in sorted(members):
             groups.setdefault(self._root(n), []).append(self._all[n])
-        calls = [group for group in groups.values() if any(s.row for s in group)]
-        self._point_rollups(calls)
-        return calls
+        return [group for group in groups.values() if any(s.row for s in group)]
 
     def _root(self, n: int) -> int:
         parent = self._parent
@@ -652,22 +668,6 @@ class _Grouping:
                         finding("usage_snapshot_without_call", "warning", sighting.event)
                     )
         return attached
-
-    def _point_rollups(self, calls: list[list[Sighting]]) -> None:
-        """A sum of others is no evidence of the call that it names, it only points at it."""
-        for sighting in self._all:
-            if (
-                sighting.row
-                or sighting.report is None
-                or sighting.report.kind != "rollup"
-                or sighting.nameless
-            ):
-                continue
-            for match in (_same_message, _same_request, _same_model_call):
-                group = next((g for g in calls if any(match(s, sighting) for s in g)), None)
-                if group is not None:
-                    sighting.member = group[0]
-                    break
 
 
 def _same_message(one: Sighting, other: Sighting) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from turnledger.contract.canonical import dumps
+from turnledger.contract.canonical import dumps, dumps_whole
 from turnledger.contract.event import Event
 from turnledger.contract.types import wrong_fields
 from turnledger.fold.calls import CALL_TYPES, Call
@@ -64,7 +64,6 @@ class Scan:
 
     __slots__ = (
         "call_events",
-        "counts",
         "end",
         "failures",
         "first_user",
@@ -79,9 +78,7 @@ class Scan:
         "spans",
         "text_at",
         "text_call",
-        "threads",
         "tool_events",
-        "windows",
         "wrong",
     )
 
@@ -282,57 +279,52 @@ def stop_why(status: str, scan: Scan, calls: Sequence[Call], tools: Sequence[Row
     return "unknown"
 
 
-_CALL_ENTRY: Final = (
-    "model_call_id",
-    "message_id",
-    "provider",
-    "model",
-    "status",
-    "stop_reason",
-    "status_code",
-    "latency_ms",
-    "ttft_ms",
-)
-_TOOL_ENTRY: Final = (
-    ("tool_call_id", "call_id"),
-    ("tool_name", "tool_name"),
-    ("origin", "origin"),
-    ("server_name", "server_name"),
-    ("status", "status"),
-    ("requested_by", "requested_by"),
-    ("consumed_by", "consumed_by"),
-    ("duration_ms", "duration_ms"),
-    ("error", "error_message"),
-    ("pairing", "pairing"),
-)
-
-
 def call_entry(row: Row, index: int) -> Row:
     """A model call as the record shows it; ownership and cost are laid over it later."""
-    entry: Row = {}
-    for name in _CALL_ENTRY:
+    entry: Row = {
+        "index": index,
+        "provider": row["provider"],
+        "model": row["model"],
+        "status": row["status"],
+        "retries": row["retries"],
+        "fidelity": row["fidelity"],
+        "usage": {
+            "input_uncached": row["input_uncached_tokens"],
+            "cache_read": row["cache_read_tokens"],
+            "cache_write_5m": row["cache_write_5m_tokens"],
+            "cache_write_1h": row["cache_write_1h_tokens"],
+            "cache_write_other": row["cache_write_other_tokens"],
+            "output": row["output_tokens"],
+            "reasoning": row["reasoning_tokens"],
+            "total_input": row["total_input_tokens"],
+        },
+    }
+    for name in ("model_call_id", "message_id", "stop_reason", "status_code", "latency_ms", "ttft_ms"):
         value = row[name]
         if value is not None:
             entry[name] = value
-    entry["index"] = index
-    entry["retries"] = row["retries"]
-    entry["fidelity"] = row["fidelity"]
-    entry["usage"] = {
-        "input_uncached": row["input_uncached_tokens"],
-        "cache_read": row["cache_read_tokens"],
-        "cache_write_5m": row["cache_write_5m_tokens"],
-        "cache_write_1h": row["cache_write_1h_tokens"],
-        "cache_write_other": row["cache_write_other_tokens"],
-        "output": row["output_tokens"],
-        "reasoning": row["reasoning_tokens"],
-        "total_input": row["total_input_tokens"],
-    }
     return entry
 
 
 def tool_entry(row: Row) -> Row:
     """A tool call as the record shows it."""
-    return {name: row[column] for name, column in _TOOL_ENTRY if row[column] is not None}
+    entry: Row = {
+        "tool_name": row["tool_name"],
+        "origin": row["origin"],
+        "status": row["status"],
+        "pairing": row["pairing"],
+    }
+    value = row["call_id"]
+    if value is not None:
+        entry["tool_call_id"] = value
+    value = row["error_message"]
+    if value is not None:
+        entry["error"] = value
+    for name in ("server_name", "requested_by", "consumed_by", "duration_ms"):
+        value = row[name]
+        if value is not None:
+            entry[name] = value
+    return entry
 
 
 def context_of(rows: Sequence[Row], scan: Scan) -> Row | None:
@@ -397,6 +389,20 @@ def _content_text(content: Any) -> str:
         if type(item) is dict and type(item.get("text")) is str and item["text"]
     ]
     return "\n".join(texts)
+
+
+_FREE: Final = frozenset(("limit.reached", "slot.written", "transition.decided", "state.observed"))
+
+
+def canonical(record: Row, scan: Scan) -> bytes:
+    """The record's canonical JSON. Only what an event says freely (a slot, a candidate, an error) may hold a float."""
+    if (
+        "errors" in record
+        or not _FREE.isdisjoint(scan.notes)
+        or ("answer" in record and "value" in record["answer"])
+    ):
+        return dumps(record)
+    return dumps_whole(record)
 
 
 def add_notes(record: Row, completed: Event | None, scan: Scan) -> None:

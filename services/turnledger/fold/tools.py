@@ -79,22 +79,16 @@ class ToolCall:
         return bool(self.results or self.denials)
 
     def describe(self, wrong: list[Row]) -> None:
-        """Read the fields that other events are matched by."""
-        for _, event in (*self.requests, *self.results, *self.denials):
-            if self.tool_name is None:
-                self.tool_name = text(event, "tool_name", wrong)
-            if self.server_name is None and "server_name" in event.payload:
-                self.server_name = text(event, "server_name", wrong)
-        for _, event in self.requests:
-            if event.model_call_id is not None:
-                self.requested_by = event.model_call_id
-                break
-        else:
-            # Only the call that asked for it carries a tool call's own events (contract 6: the consumer is named by the submission).
-            for _, event in (*self.results, *self.denials):
-                if event.model_call_id is not None:
+        """Read the fields that other events are matched by. Requests go before results: the consumer of a result is named by a submission."""
+        for events in (self.requests, self.results, self.denials):
+            for _, event in events:
+                payload = event.payload
+                if self.tool_name is None and "tool_name" in payload:
+                    self.tool_name = text(event, "tool_name", wrong)
+                if self.server_name is None and "server_name" in payload:
+                    self.server_name = text(event, "server_name", wrong)
+                if self.requested_by is None:
                     self.requested_by = event.model_call_id
-                    break
 
 
 def pair_tools(events: Sequence[Placed], wrong: list[Row]) -> list[ToolCall]:
@@ -402,16 +396,21 @@ def tool_row(call: ToolCall, turn_key: str | None, kind: str | None, pairing: st
     method = transport = request_id = error = duration = sent = received = denied_by = call_index = None
     requested_at = completed_at = trace_id = None
     origin = "unknown"
-    inherited = False
-    for _, event in call.requests:
-        payload = event.payload
-        if requested_at is None:
-            requested_at = event.at
-        if call_index is None and "call_index" in payload:
-            call_index = integer(event, "call_index", wrong)
-    if call.requests or call.mcp:
-        origin = origin_of(call, wrong)
     status = "requested"
+    inherited = False
+    if call.requests:
+        requested_at = call.requests[0][1].at
+        for _, event in call.requests:
+            payload = event.payload
+            if requested_at is None:
+                requested_at = event.at
+            if trace_id is None:
+                trace_id = event.trace_id
+            if event.provenance == "inherited":
+                inherited = True
+            if call_index is None and "call_index" in payload:
+                call_index = integer(event, "call_index", wrong)
+        origin = origin_of(call, wrong)
     if call.results:
         _, event = call.results[-1]
         payload = event.payload
@@ -432,6 +431,22 @@ def tool_row(call: ToolCall, turn_key: str | None, kind: str | None, pairing: st
             transport = text(event, "transport", wrong)
         if "request_id" in payload:
             request_id = label(event, "request_id", wrong)
+        for _, event in call.results:
+            if trace_id is None:
+                trace_id = event.trace_id
+            if event.provenance == "inherited":
+                inherited = True
+    if call.denials:
+        _, event = call.denials[-1]
+        status = "denied"
+        denied_by = choice(event, "by", _DENIERS, wrong)
+        if completed_at is None:
+            completed_at = event.at
+        for _, event in call.denials:
+            if trace_id is None:
+                trace_id = event.trace_id
+            if event.provenance == "inherited":
+                inherited = True
     for event in call.mcp:
         # Transport evidence fills what the tool call's own events leave open; it is no result of its own.
         method = method or text(event, "method", wrong)
@@ -439,16 +454,6 @@ def tool_row(call: ToolCall, turn_key: str | None, kind: str | None, pairing: st
         request_id = request_id or label(event, "request_id", wrong)
         server_name = server_name or text(event, "server_name", wrong)
         inherited = inherited or event.provenance == "inherited"
-    if call.denials:
-        _, event = call.denials[-1]
-        status = "denied"
-        denied_by = choice(event, "by", _DENIERS, wrong)
-        completed_at = completed_at if completed_at is not None else event.at
-    for _, event in (*call.requests, *call.results, *call.denials):
-        if trace_id is None:
-            trace_id = event.trace_id
-        if event.provenance == "inherited":
-            inherited = True
     first = call.first[1]
     return {
         "tool_key": place_key(first),

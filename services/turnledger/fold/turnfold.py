@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from turnledger.contract.canonical import dumps
 from turnledger.contract.event import Event
 from turnledger.contract.times import utc_text
 from turnledger.contract.types import wrong_fields
@@ -33,6 +32,7 @@ from turnledger.fold.record import (
     Scan,
     add_notes,
     call_entry,
+    canonical,
     context_of,
     duration_of,
     enclosed,
@@ -170,7 +170,7 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
         record["context"] = context
     add_notes(record, completed, scan)
 
-    body = dumps(record)
+    body = canonical(record, scan)
     digest = sha256(body).hexdigest()
     if wrong:
         found += _once(wrong, own.findings)
@@ -208,18 +208,7 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
         "usage_total": usage["total"],
         "order_key": turn.order_key,
     }
-    return TurnFold(
-        turn=turn,
-        record=record,
-        body=body,
-        digest=digest,
-        flat=flat,
-        calls=call_rows,
-        tools=tool_rows,
-        parts=settled.parts,
-        findings=found,
-        threads=threads,
-    )
+    return TurnFold(turn, record, body, digest, flat, call_rows, tool_rows, settled.parts, found, threads)
 
 
 def fold_loose(events: Sequence[Event], ctx: TurnContext) -> LooseFold:
@@ -259,7 +248,7 @@ def fold_turns(
     if waiting:
         _climb_outside(threads, waiting, None, contributions, findings)
     result = _fold_loose(loose, outside, merged(contributions), findings, replace(ctx, calls=resolution))
-    of_session = [sighting for sighting in outside.rollups if _named(sighting) is None]
+    of_session = [sighting for sighting, call in outside.rollups if call is None]
     if of_session:
         total = _session_usage([*(part for fold in folds for part in fold.parts), *result.parts])
         for sighting in of_session:
@@ -325,17 +314,11 @@ def _climb_outside(
     return threads
 
 
-def _named(rollup: Sighting) -> Call | None:
-    """The call that a sum of other reports names."""
-    return rollup.call or (rollup.member.call if rollup.member is not None else None)
-
-
-def _rollup_findings(rollups: Sequence[Sighting], usage: Row) -> list[Row]:
+def _rollup_findings(rollups: Iterable[tuple[Sighting, Call | None]], usage: Row) -> list[Row]:
     """Compare sums of other reports with the call that they name, else with their turn."""
     turn = tuple(usage[name] for name in BUCKETS)
     found: list[Row] = []
-    for sighting in rollups:
-        call = _named(sighting)
+    for sighting, call in rollups:
         found += _compared(sighting, turn if call is None else call.values)
     return found
 
@@ -445,7 +428,7 @@ def _fold_loose(
     call_rows = [call_row(call, call.first.kind, wrong) for call in calls]
     _call_findings(call_rows, calls, found)
     _mention_findings(own, mentioned, None, found)
-    found += _rollup_findings([s for s in own.rollups if _named(s) is not None], settled.usage)
+    found += _rollup_findings([one for one in own.rollups if one[1] is not None], settled.usage)
     tools: list[tuple[Placed, Row]] = []
     for trace in by_trace.values():
         for tool in pair_tools(trace, wrong):

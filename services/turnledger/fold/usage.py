@@ -508,18 +508,27 @@ USAGE_GAPS: Final = frozenset(
 """Findings that make a grade ``partial`` (contract 8)."""
 
 
-@dataclass(slots=True)
 class Settled:
     """Which figures stand in a turn (or outside all turns), and their sum."""
 
-    parts: list[UsagePart]
-    usage: Row
-    """Buckets, ``reported`` and ``total``."""
-    inherited: bool = False
-    """Some contribution was reported by an inherited event."""
-    unattributed: Row | None = None
-    lower_bound: bool = False
-    findings: list[Row] | None = None
+    __slots__ = ("findings", "lower_bound", "parts", "unattributed", "usage")
+
+    def __init__(
+        self,
+        parts: list[UsagePart],
+        usage: Row,
+        unattributed: Row | None,
+        lower_bound: bool,
+        findings: list[Row],
+    ) -> None:
+        self.parts = parts
+        self.usage = usage
+        """Buckets, ``reported`` and ``total``."""
+        self.unattributed = unattributed
+        """What of the contributions no call explains, as buckets."""
+        self.lower_bound = lower_bound
+        """Some figure that stands is a lower bound."""
+        self.findings = findings
 
 
 def settle(
@@ -530,10 +539,65 @@ def settle(
     ``kind``: that of the turn; None takes each part's own event's.
     """
     findings: list[Row] = []
-    own = [c for c in contributions if not c.inherited]
     standing: list[Contribution] = []
     left: Buckets | None = None
-    covered: set[str | None] = set()
+    if contributions:
+        standing, left, findings = _stand(calls, contributions, turn_key)
+    parts: list[UsagePart] = []
+    total: Buckets = NO_BUCKETS
+    reported = lower = 0
+    for call in calls:
+        if not call.counts:
+            continue
+        values = call.values
+        has_figures = call.reported
+        parts.append(
+            UsagePart(
+                call.key,
+                call.key,
+                turn_key,
+                call.provider,
+                call.model,
+                call.hour_at,
+                kind or call.first.kind,
+                _usage(values, int(has_figures), 1),
+                call.convention,
+                call.fidelity,
+            )
+        )
+        if has_figures:
+            reported += 1
+            total = values if total is NO_BUCKETS else add(total, values)
+            lower += call.fidelity == "lower_bound"
+    counted = len(parts)
+    if contributions:
+        for contribution in standing:
+            values = contribution.values()
+            reported += values != NO_BUCKETS
+            total = add(total, values)
+            lower += contribution.lower_bound
+        counted += len(standing)
+        shown = (*standing, *(c for c in contributions if c.inherited))
+        parts += [_contribution_part(contribution, turn_key, kind) for contribution in shown]
+    return Settled(
+        parts,
+        _usage(total, reported, counted),
+        None if left is None else usage_object(left),
+        bool(lower),
+        findings,
+    )
+
+
+def _stand(
+    calls: Sequence[Call], contributions: Sequence[Contribution], turn_key: str | None
+) -> tuple[list[Contribution], Buckets | None, list[Row]]:
+    """Which contributions stand, what of them no call explains, and what is odd. Calls that they cover lose ``counts``."""
+    findings: list[Row] = []
+    standing: list[Contribution] = []
+    left: Buckets | None = None
+    own = [c for c in contributions if not c.inherited]
+    for call in calls:
+        call.counts = call.counts_alone
     for provider in dict.fromkeys(c.provider for c in own):
         group = [c for c in own if c.provider == provider]
         inside = [call for call in calls if call.provider == provider and call.counts]
@@ -553,65 +617,19 @@ def settle(
             )
         if size(told) < size(called):
             continue
-        covered.add(provider)
         standing += group
+        for call in inside:
+            call.counts = False
         rest = tuple(None if t is None else max(t - (c or 0), 0) for t, c in zip(told, called, strict=True))
         if any(rest):
             left = rest if left is None else add(left, rest)
-    parts: list[UsagePart] = []
-    total: Buckets = NO_BUCKETS
-    reported = lower = 0
-    for call in calls:
-        if covered and call.provider in covered:
-            call.counts = False
-        if not call.counts:
-            continue
-        values = call.values
-        has_figures = call.reported
-        parts.append(
-            UsagePart(
-                part_key=call.key,
-                call_key=call.key,
-                turn_key=turn_key,
-                provider=call.provider,
-                model=call.model,
-                hour_at=call.hour_at,
-                kind=kind or call.first.kind,
-                usage=_part_usage(values, has_figures),
-                convention=call.convention,
-                fidelity=call.fidelity,
-            )
-        )
-        if has_figures:
-            reported += 1
-            total = values if total is NO_BUCKETS else add(total, values)
-            lower += call.fidelity == "lower_bound"
-    for contribution in standing:
-        values = contribution.values()
-        has_figures = values != NO_BUCKETS
-        reported += has_figures
-        total = add(total, values)
-        lower += contribution.lower_bound
-    for contribution in (*standing, *(c for c in contributions if c.inherited)):
-        parts.append(_contribution_part(contribution, turn_key, kind))
-    counted = sum(not part.inherited_event for part in parts)
-    usage = _part_usage(total, False)
-    usage["reported"] = reported
-    usage["total"] = counted
     for contribution in contributions:
         convention = contribution.convention()
         if convention == "unknown":
             findings.append(_gap("usage_unknown_convention", contribution.last, contribution.usage_stream))
         if buckets(contribution.raw, convention)[1]:
             findings.append(_gap("usage_negative_bucket", contribution.last, contribution.usage_stream))
-    return Settled(
-        parts=parts,
-        usage=usage,
-        inherited=len(own) < len(contributions),
-        unattributed=None if left is None else usage_object(left),
-        lower_bound=bool(lower),
-        findings=findings,
-    )
+    return standing, left, findings
 
 
 def total_of(values: Iterable[Buckets]) -> Buckets:
@@ -630,7 +648,7 @@ def _figures(values: Buckets) -> Row:
     return {name: value for name, value in zip(BUCKETS, values, strict=True) if value is not None}
 
 
-def _part_usage(values: Buckets, has_figures: bool) -> Row:
+def _usage(values: Buckets, reported: int, total: int) -> Row:
     uncached, cache_read, write_5m, write_1h, write_other, output, reasoning, total_input = values
     return {
         "input_uncached": uncached,
@@ -641,8 +659,8 @@ def _part_usage(values: Buckets, has_figures: bool) -> Row:
         "output": output,
         "reasoning": reasoning,
         "total_input": total_input,
-        "reported": int(has_figures),
-        "total": 1,
+        "reported": reported,
+        "total": total,
     }
 
 
@@ -657,7 +675,7 @@ def _contribution_part(contribution: Contribution, turn_key: str | None, kind: s
         model=contribution.model,
         hour_at=event.at if event.at is not None else event.running,
         kind=kind or event.kind,
-        usage=_part_usage(values, values != NO_BUCKETS),
+        usage=_usage(values, int(values != NO_BUCKETS), 1),
         convention=contribution.convention(),
         fidelity=contribution.fidelity(),
         inherited_event=contribution.inherited,

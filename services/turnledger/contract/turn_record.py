@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnledger.contract.fields import Count, Integer
+from turnledger.contract.fields import Count, Integer, Number
 
 
 class Part(BaseModel):
@@ -52,7 +52,7 @@ class Stop(Part):
     why: Literal[
         "failed", "interrupted", "limit", "tool_pending", "answered", "text_without_tool_call", "unknown"
     ] = Field(description="The first that holds, in this order.")
-    last_event: Any = Field(None, description="The turn's last event.")
+    last_event: str | None = Field(None, description="Type of the turn's last event before its end.")
 
 
 class ModelCall(Part):
@@ -152,6 +152,52 @@ class SeqSpan(Part):
     last: Count = Field(alias="to", description="Greatest number.")
 
 
+class Gap(Part):
+    """A hole in a stream that the turn's span encloses."""
+
+    producer: str = Field(description="Of the stream.")
+    epoch: Count = Field(description="Of the stream.")
+    stream: str = Field(description="The stream.")
+    from_seq: Count = Field(description="First missing number.")
+    to_seq: Count = Field(description="Last missing number.")
+    state: Literal["open", "declared_lost", "declared_elided"] = Field(description="What is known of it.")
+
+
+class Limit(Part):
+    """A budget was used up."""
+
+    limit: str | None = Field(None, description="token_budget, iterations, rate, time or cost.")
+    value: Number | None = Field(None, description="How much was used, in the limit's own unit.")
+    threshold: Number | None = Field(None, description="How much was allowed, in the same unit.")
+
+
+class Error(Part):
+    """Something went wrong: a model call that failed, or the turn."""
+
+    source: str = Field(description="model_call or turn.")
+    model_call_id: str | None = Field(None, description="The call that failed.")
+    error_class: str | None = Field(None, description="What went wrong, of a model call.")
+    status_code: Integer | None = Field(None, description="HTTP status, of a model call.")
+    message: str | None = Field(None, description="The provider's words.")
+    error: Any = Field(None, description="What the turn's end says.")
+
+
+class Guard(Part):
+    """A guard looked at the work."""
+
+    guard: str | None = Field(None, description="Its name.")
+    outcome: str | None = Field(None, description="passed, blocked or coerced.")
+    reason: str | None = Field(None, description="Why.")
+
+
+class SlotChange(Part):
+    """A slot of the agent's state changed. Values are redacted."""
+
+    slot: str = Field(description="Its name.")
+    old: Any = Field(None, description="The value before.")
+    new: Any = Field(None, description="The value after.")
+
+
 class TurnRecord(Part):
     """One user-visible exchange: the user's input and all work until the answer.
 
@@ -199,13 +245,15 @@ class TurnRecord(Part):
     cost_micro_usd: Integer | None = Field(None, description="In micro-USD. Laid over, outside the digest.")
     context: Context | None = Field(None, description="How full the context was.")
     compactions: list[Compaction] | None = Field(None, description="In order.")
-    limits: list[Any] | None = Field(None, description="Limits that were reached, in order.")
-    errors: list[Any] | None = Field(None, description="Errors, in order.")
-    guards_evaluated: list[Any] | None = Field(None, description="The first 24, in order.")
+    limits: list[Limit] | None = Field(None, description="Limits that were reached, in order.")
+    errors: list[Error] | None = Field(None, description="Errors, in order.")
+    guards_evaluated: list[Guard] | None = Field(None, description="The first 24, in order.")
     verdict: Verdict | None = Field(None, description="The last in order.")
     truncated: Truncated | None = Field(None, description="Which lists were cut.")
-    slot_diff: Any = Field(None, description="Changes of slots that events explain, values redacted.")
-    unattributed_diff: Any = Field(
+    slot_diff: list[SlotChange] | None = Field(
+        None, description="Changes of slots that events explain, values redacted."
+    )
+    unattributed_diff: list[SlotChange] | None = Field(
         None, description="Changes of slots that no event explains, values redacted."
     )
     required_slots_in_state: list[Any] | None = Field(
@@ -216,7 +264,7 @@ class TurnRecord(Part):
     )
     counts: Counts | None = Field(None, description="Events of the turn, by kind.")
     seq_spans: list[SeqSpan] | None = Field(None, description="Where its events stand.")
-    gaps: list[Any] | None = Field(None, description="Gaps that its spans enclose.")
+    gaps: list[Gap] | None = Field(None, description="Gaps that its spans enclose.")
     grade: Literal["disputed", "gaps", "partial", "unknown", "complete"] = Field(
         description="The worst that holds."
     )

@@ -1,0 +1,292 @@
+"""`turnledger sessions list · show`, `topics create`: what a person and a script get, and the sentences for what is not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.stack import databases, servers
+from tests.stack.commands import run
+from turnledger.doctor.sessions import NoSuchSession, find_session, list_sessions, show_session
+
+FIGURES = {
+    "turn_count": 2,
+    "model_call_count": 3,
+    "failed_model_calls": 1,
+    "total_tool_calls": 4,
+    "tool_errors": 0,
+    "total_input_tokens": 12345,
+    "output_tokens": 678,
+    "usage_reported": 2,
+    "usage_total": 3,
+    "cost_micro_usd": 1234500,
+    "unpriced_calls": 1,
+    "open_gaps": 1,
+}
+
+
+def insert(link: psycopg.Connection[Any], table: str, **values: Any) -> Any:
+    names, marks = ", ".join(f'"{name}"' for name in values), ", ".join(["%s"] * len(values))
+    key = {"ledger.sessions": "session_no", "ledger.streams": "stream_no"}.get(table)
+    row = link.execute(
+        f"insert into {table} ({names}) values ({marks})" + (f" returning {key}" if key else ""),  # type: ignore[arg-type]
+        list(values.values()),
+    )
+    return row.fetchone()[0] if key else None  # type: ignore[index]
+
+
+def session(link: psycopg.Connection[Any], session_id: str, tenant: str = "default", **rollup: Any) -> int:
+    number = insert(
+        link, "ledger.sessions", tenant=tenant, session_id=session_id, home_topic="t", home_partition=0
+    )
+    if rollup:
+        insert(link, "projection_a.sessions", session_no=number, **rollup)
+    return int(number)
+
+
+@pytest.fixture(scope="module")
+def url(stack: servers.Servers, database_template: str) -> Iterator[str]:
+    """A database with five sessions."""
+    address = databases.create(stack.database_url, template=database_template)
+    with psycopg.connect(address) as link:
+        number = session(
+            link,
+            "alpha",
+            agent="coder",
+            status="ended",
+            last_activity_at="2026-03-01T10:00:05Z",
+            grade="gaps",
+            models='["m-1"]',
+            **FIGURES,
+        )
+        stream = insert(
+            link, "ledger.streams", session_no=number, producer="harness", epoch=0, stream="ledger"
+        )
+        # Written in another order than that of the contract: the key of the order decides.
+        for turn_no, key, order in ((1, "second", b"\x02"), (2, "first", b"\x01")):
+            insert(
+                link,
+                "projection_a.turns",
+                session_no=number,
+                turn_no=turn_no,
+                turn_key=key,
+                digest="d",
+                order_key=order,
+                status="completed",
+                grade="gaps",
+            )
+            insert(
+                link,
+                "projection_a.turn_records",
+                session_no=number,
+                turn_no=turn_no,
+                revision=1,
+                digest="d",
+                record=b'{"status":"completed"}',
+            )
+        insert(link, "ledger.gaps", stream_no=stream, from_seq=3, to_seq=4, state="open", missing=2)
+        insert(
+            link,
+            "ledger.conflicts",
+            session_no=number,
+            stream_no=stream,
+            seq=2,
+            kept_sha256=b"\xaa" * 32,
+            lost_sha256=b"\xbb" * 32,
+            topic="t",
+            first_partition=0,
+            first_offset=8,
+            last_partition=0,
+            last_offset=9,
+            count=2,
+        )
+        insert(
+            link,
+            "ledger.dead_letters",
+            topic="t",
+            partition=0,
+            kafka_offset=11,
+            reason="wrong_type",
+            field="seq",
+            detail="seq is a text",
+            tenant="default",
+            session_id="alpha",
+        )
+        insert(
+            link,
+            "projection_a.findings",
+            session_no=number,
+            source="fold",
+            check="open_gap",
+            severity="error",
+            count=1,
+            rows="[]",
+        )
+        session(link, "beta", last_activity_at="2026-03-01T10:00:09Z", grade="complete")
+        session(link, "bad\x1b]0;title\x07\nname", last_activity_at="0044-03-15T12:00:00Z BC")
+        session(link, "alpha", tenant="other", last_activity_at="2026-03-01T10:00:01Z")
+        session(link, "unsummed")
+    yield address
+    databases.drop(stack.database_url, address)
+
+
+@pytest.fixture
+def link(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(url) as connection:
+        yield connection
+
+
+def command(url: str, *arguments: str) -> Any:
+    return run("sessions", *arguments, environment={"TURNLEDGER_DATABASE_URL": url})
+
+
+def test_the_latest_activity_comes_first(link: psycopg.Connection[Any]) -> None:
+    rows = list_sessions(link)
+    assert [(row["tenant"], row["session_id"]) for row in rows[:3]] == [
+        ("default", "beta"),
+        ("default", "alpha"),
+        ("other", "alpha"),
+    ]
+
+
+def test_count_and_tenant_narrow_the_list(link: psycopg.Connection[Any]) -> None:
+    assert [row["session_id"] for row in list_sessions(link, count=1)] == ["beta"]
+    assert [row["session_id"] for row in list_sessions(link, tenant="other")] == ["alpha"]
+
+
+def test_an_instant_is_utc_text_with_six_digits_even_before_the_calendar_of_python(
+    link: psycopg.Connection[Any],
+) -> None:
+    instants = {row["session_id"]: row["last_activity_at"] for row in list_sessions(link)}
+    assert instants["beta"] == "2026-03-01T10:00:09.000000Z"
+    assert "-043-03-15T12:00:00.000000Z" in instants.values()
+
+
+def test_a_session_is_shown_whole(url: str) -> None:
+    with psycopg.connect(url) as link:
+        found = show_session(link, "alpha", "default")
+    assert list(found) == ["session", "streams", "turns", "gaps", "conflicts", "dead_letters", "findings"]
+    assert found["session"]["cost_micro_usd"] == 1234500
+    assert found["session"]["models"] == ["m-1"]
+    assert [turn["turn_key"] for turn in found["turns"]] == ["first", "second"]
+    assert found["turns"][0]["record"] == {"status": "completed", "revision": 1, "digest": "d"}
+    assert [(gap["from_seq"], gap["to_seq"], gap["missing"]) for gap in found["gaps"]] == [(3, 4, 2)]
+    assert [(row["seq"], row["count"], row["first_position"]) for row in found["conflicts"]] == [(2, 2, 8)]
+    assert [(row["position"], row["reason"]) for row in found["dead_letters"]] == [(11, "wrong_type")]
+    assert [row["check"] for row in found["findings"]] == ["open_gap"]
+
+
+def test_a_session_without_sums_yet_is_shown_without_them(url: str) -> None:
+    with psycopg.connect(url) as link:
+        found = show_session(link, "unsummed")
+    assert (found["session"], found["turns"]) == (None, [])
+    assert "its sums are not there yet" in command(url, "show", "unsummed").stdout
+
+
+def test_an_id_of_several_tenants_asks_which(link: psycopg.Connection[Any]) -> None:
+    with pytest.raises(
+        NoSuchSession,
+        match=r"several tenants have a session 'alpha' \(default, other\): name one with --tenant",
+    ):
+        find_session(link, "alpha")
+    assert find_session(link, "alpha", "other").tenant == "other"
+
+
+def test_an_unknown_session_is_one_sentence_and_status_2(url: str) -> None:
+    done = command(url, "show", "gamma")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == "turnledger: the ledger has no session 'gamma': `turnledger sessions list` shows those it has.\n"
+    )
+
+
+def test_json_is_one_object_and_nothing_else(url: str) -> None:
+    listed = json.loads(command(url, "list", "--json").stdout)
+    assert [row["session_id"] for row in listed["sessions"]][:2] == ["beta", "alpha"]
+    shown = json.loads(command(url, "show", "alpha", "--tenant", "default", "--json").stdout)
+    assert shown["session"]["output_tokens"] == 678
+
+
+def test_plain_output_has_a_line_a_session_and_says_what_is_not_known(url: str) -> None:
+    done = command(url, "list", "--tenant", "default", "-n", "2")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "sessions"
+    assert lines[1].split() == [
+        "session",
+        "agent",
+        "status",
+        "last",
+        "activity",
+        "turns",
+        "calls",
+        "tools",
+        "in",
+        "out",
+        "cost",
+        "known",
+        "gaps",
+        "grade",
+    ]
+    assert lines[3].split() == [
+        "alpha",
+        "coder",
+        "ended",
+        "2026-03-01",
+        "10:00:05Z",
+        "2",
+        "3",
+        "4",
+        "12,345",
+        "678",
+        "$1.2345",
+        "+1?",
+        "2/3",
+        "1",
+        "gaps",
+    ]
+    assert lines[2].split()[-6:] == ["–", "–", "–", "–", "–", "complete"]
+
+
+def test_text_from_outside_moves_no_cursor(url: str) -> None:
+    done = command(url, "list")
+    assert "\x1b" not in done.stdout
+    assert "bad\\x1b]0;title\\x07\\nname" in done.stdout
+
+
+def test_a_page_names_gaps_conflicts_and_dead_letters(url: str) -> None:
+    page = command(url, "show", "alpha", "--tenant", "default").stdout
+    assert "known         2 of 3 reported" in page
+    assert "cost          $1.2345 +1?" in page
+    assert "harness/ledger     3   4        2  open" in page
+    assert "aaaaaaaaaaaa  bbbbbbbbbbbb      2" in page
+    assert "wrong_type  seq    seq is a text" in page
+
+
+def test_topics_are_created_once_and_never_changed(stack: servers.Servers) -> None:
+    name = f"made-{databases.secrets.token_hex(4)}"
+    environment = {"TURNLEDGER_KAFKA_BOOTSTRAP": stack.kafka_bootstrap, "TURNLEDGER_TOPIC": name}
+    made = run("topics", "create", "--partitions", "3", environment=environment)
+    assert (made.returncode, f"{name} at {stack.kafka_bootstrap}: created, 3 partitions" in made.stdout) == (
+        0,
+        True,
+    )
+    again = run("topics", "create", environment=environment)
+    assert f"{name} at {stack.kafka_bootstrap}: is there already, 3 partitions" in again.stdout
+    other = run("topics", "create", "--partitions", "5", environment=environment)
+    assert other.returncode == 2
+    assert other.stderr.startswith(
+        f"turnledger: {name} at {stack.kafka_bootstrap} is there with 3 partitions, not 5: "
+    )
+
+
+def test_a_broker_that_is_away_is_one_sentence() -> None:
+    done = run("topics", "create", environment={"TURNLEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:1"})
+    assert done.returncode == 2
+    assert done.stderr == (
+        "turnledger: the broker at 127.0.0.1:1 does not answer: start it (`turnledger dev up` runs one here) or set TURNLEDGER_KAFKA_BOOTSTRAP.\n"
+    )

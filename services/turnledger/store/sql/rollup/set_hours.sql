@@ -13,7 +13,10 @@ select
     {slot}.fitting(sum(p.usage_reported)), {slot}.fitting(sum(p.usage_total)),
     {slot}.fitting(sum(p.cost_micro_usd)), {slot}.fitting(sum(p.unpriced_calls)),
     count(distinct p.session_no)
-from unnest(%(tenants)s::text[], %(hours)s::timestamptz[], %(providers)s::text[], %(models)s::text[]) b (tenant, hour, provider, model)
+from (
+    select k.tenant, 'epoch'::timestamptz + make_interval(secs => k.hour / 1000000) as hour, k.provider, k.model
+    from unnest(%(tenants)s::text[], %(hours)s::int8[], %(providers)s::text[], %(models)s::text[]) k (tenant, hour, provider, model)
+) b
 join {slot}.hour_parts p
     on p.tenant = b.tenant and p.provider = b.provider and p.model = b.model
    and (p.hour = b.hour or (p.hour is null and b.hour is null))

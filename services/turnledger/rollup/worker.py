@@ -1,0 +1,240 @@
+"""The rollup worker: takes sessions with due marks one by one, any number of workers at once. A database that is away is waited for."""
+
+from __future__ import annotations
+
+import random
+import signal
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+import psycopg
+import structlog
+
+from turnledger.fold.rollup import PriceFunction
+from turnledger.rollup.hours import set_hours
+from turnledger.rollup.probes import Health, Metrics, Server
+from turnledger.rollup.rows import Connection, Statements, Torn
+from turnledger.rollup.session import TRANSIENT, Outcome, roll_up_session
+from turnledger.rollup.settings import RollupSettings
+from turnledger.store.connect import DatabaseAway, away, connect
+from turnledger.store.instants import load_as_microseconds
+from turnledger.store.read import LedgerUnreadable, active_slot
+from turnledger.store.write_binary import Refused
+
+log = structlog.get_logger("turnledger.rollup")
+
+CANDIDATES = 64
+"""Sessions looked up at once: a look-up costs 1 ms, a session 5 or more."""
+WINDOW = 5_000
+"""Oldest marks looked at first; all of them where none of these is due."""
+FIRST_BACK_OFF_SECONDS = 0.2
+GREATEST_BACK_OFF_SECONDS = 5.0
+REFUSED_SECONDS = 60.0
+"""A session whose rows cannot be set is tried again after this."""
+WATCH_SECONDS = 2.0
+"""How often the marks are counted, for health and metrics."""
+
+REFUSALS = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+    struct.error,
+    OverflowError,
+    Refused,
+    LedgerUnreadable,
+)
+"""What one session's content can cause; it must not hold up the others."""
+
+
+@dataclass(slots=True)
+class Tick:
+    """What one look at the marks led to."""
+
+    done: int = 0
+    """Sessions set or removed."""
+    met: int = 0
+    """Sessions that another worker has, or that must be tried again at once."""
+
+
+class Rollup:
+    """One worker on one connection of its own. :meth:`run` goes on until :meth:`stop`; :meth:`drain` until no mark is left."""
+
+    def __init__(self, settings: RollupSettings, database_url: str, price: PriceFunction) -> None:
+        self.settings = settings
+        self.database_url = database_url
+        self.price = price
+        self.metrics = Metrics()
+        self.health = Health(settings.rollup_red_after)
+        self._connection: Connection | None = None
+        self._stop = threading.Event()
+        self._hours_at = 0.0
+        self._watched_at = 0.0
+        self._refused: dict[int, float] = {}
+        """session_no: until when it is left alone."""
+
+    def stop(self) -> None:
+        """End after the session at hand."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Roll up what is due, wait, and so on. Never raises for a database that is away: it backs off and says so."""
+        pause = FIRST_BACK_OFF_SECONDS
+        while not self._stop.is_set():
+            try:
+                tick = self.tick()
+                if self.health.failing is not None:
+                    log.info("the database answers again")
+                    self.health.failing = None
+                pause = FIRST_BACK_OFF_SECONDS
+                if not tick.done:
+                    self._stop.wait(self.settings.rollup_interval)
+            except (psycopg.OperationalError, psycopg.InterfaceError, DatabaseAway) as error:
+                self._failed(error)
+                self._stop.wait(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, GREATEST_BACK_OFF_SECONDS)
+        self.close()
+
+    def drain(self) -> int:
+        """Roll up every marked session, due or not, until no mark is left (those of other workers too); how many it did itself.
+
+        Raises :class:`DatabaseAway`, once the database does not answer.
+        """
+        done = 0
+        try:
+            while not self._stop.is_set():
+                tick = self.tick(now=True)
+                done += tick.done
+                if tick.done:
+                    continue
+                hours = set_hours(self._statements())
+                if hours == 0 and not tick.met:
+                    break
+                if not hours:
+                    self._stop.wait(0.02)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise away(self.database_url, error) from None
+        finally:
+            self.close()
+        return done
+
+    def tick(self, *, now: bool = False) -> Tick:
+        """Take up the sessions that are due (``now``: all that have marks), oldest mark first, and the hours when they are."""
+        do = self._statements()
+        tick = Tick()
+        candidates = self._candidates(do, now)
+        for session_no in candidates:
+            if self._stop.is_set():
+                return tick
+            if self._refused.get(session_no, 0.0) > time.monotonic():
+                continue
+            outcome = self._one(do, session_no, now)
+            self.metrics.sessions.labels(outcome).inc()
+            if outcome in (Outcome.SET.value, Outcome.REMOVED.value):
+                tick.done += 1
+            elif outcome != "refused":
+                tick.met += 1
+            self._hours(do)
+        self._hours(do)
+        if tick.done or not candidates:
+            self.health.progress()
+        self._watch(do)
+        return tick
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _one(self, do: Statements, session_no: int, now: bool) -> str:
+        began = time.monotonic()
+        try:
+            outcome = roll_up_session(do, session_no, self.price, now=now)
+        except TRANSIENT:
+            time.sleep(random.uniform(0.001, 0.02))
+            return "met"
+        except Torn:
+            return "torn"
+        except REFUSALS as error:
+            why = _without_values(error)
+            self._refused[session_no] = time.monotonic() + REFUSED_SECONDS
+            self.health.refused[session_no] = why
+            log.error(
+                f"the rollups of session_no {session_no} cannot be set ({why}); the others go on, it is tried again in "
+                f"{REFUSED_SECONDS:.0f} s: `turnledger sessions show` tells what is there."
+            )
+            return "refused"
+        if outcome in (Outcome.SET, Outcome.REMOVED):
+            self.metrics.seconds.observe(time.monotonic() - began)
+            self._refused.pop(session_no, None)
+            self.health.refused.pop(session_no, None)
+        return outcome.value
+
+    def _candidates(self, do: Statements, now: bool) -> list[int]:
+        name = "marked" if now else "candidates"
+        found = do.rows(name, window=WINDOW, count=CANDIDATES)
+        if not found and not now:
+            found = do.rows(name, window=None, count=CANDIDATES)
+        return [row["session_no"] for row in found]
+
+    def _hours(self, do: Statements) -> None:
+        if time.monotonic() - self._hours_at < self.settings.rollup_hours_interval:
+            return
+        while count := set_hours(do):
+            self.metrics.hours.inc(count)
+        self._hours_at = time.monotonic()
+
+    def _watch(self, do: Statements) -> None:
+        if time.monotonic() - self._watched_at < WATCH_SECONDS:
+            return
+        self._watched_at = time.monotonic()
+        ((marks, oldest),) = do.connection.execute(do.text("pending")).fetchall()
+        self.health.marks, self.health.oldest = marks, oldest
+        self.metrics.marks.set(marks)
+        self.metrics.oldest.set(oldest)
+
+    def _statements(self) -> Statements:
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = connect(self.database_url, "rollup", autocommit=True)
+            load_as_microseconds(connection)
+            self._connection = connection
+        return Statements(connection, active_slot(connection))
+
+    def _failed(self, error: Exception) -> None:
+        self.close()
+        self.metrics.failures.inc()
+        said = error if isinstance(error, DatabaseAway) else away(self.database_url, error)
+        if self.health.failing is None:
+            log.warning(f"{said} Trying again until it answers.")
+        self.health.failed(str(said))
+
+
+def _without_values(error: Exception) -> str:
+    """Why, without what a row holds: Postgres' messages quote values."""
+    if isinstance(error, psycopg.Error):
+        where = f" in {error.diag.table_name}" if error.diag.table_name else ""
+        return f"SQLSTATE {error.sqlstate}{where}"
+    return str(error)
+
+
+def run_worker(settings: RollupSettings, database_url: str, price: PriceFunction, *, once: bool) -> int:
+    """Run until SIGTERM or SIGINT, or ``once``: until no mark is left. Returns the exit status; raises :class:`TurnledgerError` sentences."""
+    from turnledger.ingest.logs import configure_logging
+
+    configure_logging()
+    worker = Rollup(settings, database_url, price)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stop())
+    if once:
+        done = worker.drain()
+        left = len(worker.health.refused)
+        log.info(f"{done} sessions rolled up; {f'{left} cannot be' if left else 'no mark is left'}")
+        return 1 if left else 0
+    server = Server(worker.health, worker.metrics, settings.rollup_health_host, settings.rollup_health_port)
+    server.run()
+    log.info(f"health at http://{server.host}:{server.port}/healthz", port=server.port)
+    worker.run()
+    server.end()
+    log.info("ended; what was rolled up is committed, what is marked waits")
+    return 0

@@ -11,7 +11,7 @@ from typing import Any
 from turnledger.contract import fields
 from turnledger.contract.envelope import scalar_text
 from turnledger.contract.event import Event
-from turnledger.contract.types import EVENT_TYPES
+from turnledger.contract.types import field_kind
 from turnledger.fold.columns import EXEC_EVENTS, POINTS
 from turnledger.fold.fields import wrong_type
 from turnledger.fold.model import Row
@@ -36,10 +36,8 @@ def _reader(type_: str, name: str, kind: str) -> Reader:
     """How the payload model of the type reads a field."""
     if kind == "jsonb":
         return _anything
-    for mark in EVENT_TYPES[type_].model_fields[name].metadata:
-        if isinstance(mark, fields.Kind):
-            return _BY_KIND[mark.name]
-    return fields.text
+    held = field_kind(type_, name)
+    return fields.text if held is None else _BY_KIND[held]
 
 
 _TABLE_OF: dict[str, tuple[str, tuple[tuple[str, Reader], ...]]] = {

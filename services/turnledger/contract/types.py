@@ -88,6 +88,26 @@ def _within(least: int) -> Callable[[Any], bool]:
     return right
 
 
+def field_kind(type_: str, name: str) -> str | None:
+    """Which kind of number or identifier a payload field of an event type holds (``Kind.name``); None for plain text and the rest.
+
+    Raises :class:`KeyError` for a type or field that contract 6 does not have.
+    """
+
+    def within(annotation: Any, marks: tuple[Any, ...]) -> str | None:
+        for mark in marks:
+            if isinstance(mark, Kind):
+                return mark.name
+        if get_origin(annotation) is Annotated:
+            base, *inner = get_args(annotation)
+            return within(base, tuple(inner))
+        parts = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
+        return next((kind for part in parts if (kind := within(part, ()))), None)
+
+    field = EVENT_TYPES[type_].model_fields[name]
+    return within(field.annotation, tuple(field.metadata))
+
+
 def _kind_check(kind: Kind) -> _Check:
     if kind.name == "number":
         return {int: None, float: None}

@@ -1,0 +1,243 @@
+"""Forty hostile records among good ones (contract 15): each ends as it must, the good ones are all there, the worker never restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from tests.integration.ingesting import (
+    environment,
+    event,
+    one,
+    outcomes,
+    rows,
+    until_applied,
+    until_projected,
+)
+from tests.stack.commands import Running
+from tests.stack.servers import Servers
+from tests.stack.topics import Record, Topic, produce, run_apart
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A record and what becomes of it: ``dead`` with a reason and field, or what else."""
+
+    name: str
+    value: bytes | None
+    end: str
+    reason: str | None = None
+    field: str | None = None
+
+
+def spelt(fields: str) -> bytes:
+    """A record of session `hostile` with fields as JSON text, which come last and count."""
+    return b'{"session_id":"hostile","seq":900,"type":"note",' + fields.encode() + b"}"
+
+
+def dead(name: str, value: bytes | None, reason: str, field: str | None = None) -> Hostile:
+    return Hostile(name, value, "dead", reason, field)
+
+
+def usage(name: str, seq: int, tokens: str) -> Hostile:
+    """A final report whose output count is no count: the event is accepted, the field null, the original kept."""
+    body = (
+        f'{{"session_id":"odd","seq":{seq},"type":"usage.reported","turn_id":"t","payload":{{"token_convention":"exclusive",'
+        f'"message_id":"m{seq}","source":"response","final":true,"usage":{{"input":1,"cache_read":0,"output":{tokens}}}}}}}'
+    )
+    return Hostile(name, body.encode(), "accepted")
+
+
+HOSTILE = [
+    dead(
+        "invalid UTF-8",
+        b'{"session_id":"hostile","seq":900,"type":"note","payload":{"a":"\xff"}}',
+        "encoding",
+    ),
+    dead(
+        "an encoded surrogate",
+        b'{"session_id":"hostile","seq":900,"type":"note","payload":{"a":"\xed\xa0\x80"}}',
+        "encoding",
+    ),
+    dead(
+        "an overlong encoding",
+        b'{"session_id":"hostile","seq":900,"type":"note","payload":{"a":"\xc0\xaf"}}',
+        "encoding",
+    ),
+    dead("a byte order mark", b"\xef\xbb\xbf" + spelt('"a":1'), "encoding"),
+    dead("UTF-16", spelt('"a":1').decode().encode("utf-16"), "encoding"),
+    dead("a lone surrogate", spelt('"payload":{"a":"\\ud800"}'), "encoding", "payload"),
+    dead("NUL as an escape", spelt('"payload":{"a":"x\\u0000y"}'), "nul", "payload"),
+    dead("NUL as a byte", spelt('"payload":{"a":"\x00"}'), "nul"),
+    dead("a tombstone", None, "empty"),
+    dead("an empty value", b"", "empty"),
+    dead("white space", b" \r\n\t", "empty"),
+    dead("garbage", b"garbage", "json"),
+    dead("half a record", spelt('"a":1')[:-9], "json"),
+    dead("two records in one", spelt('"a":1') * 2, "json"),
+    dead("a trailing comma", spelt('"payload":{"a":1,}'), "json"),
+    dead("NaN", spelt('"payload":{"a":NaN}'), "json"),
+    dead("Infinity", spelt('"payload":{"a":-Infinity}'), "json"),
+    dead("an unescaped line feed", spelt('"payload":{"a":"\n"}'), "json"),
+    dead("a float beyond a double", spelt('"payload":{"a":1e999}'), "out_of_range", "payload"),
+    dead("depth 5,000", spelt('"payload":{"a":' + "[" * 5000 + "]" * 5000 + "}"), "too_deep"),
+    dead("a 2 MiB record", spelt('"payload":{"a":"' + "x" * 2 * 1024 * 1024 + '"}'), "too_large"),
+    dead("an array", b"[]", "not_an_object"),
+    dead("null", b"null", "not_an_object"),
+    dead("no session_id", b'{"seq":1,"type":"note"}', "missing_field", "session_id"),
+    dead("no identity", b'{"session_id":"hostile","type":"note"}', "missing_field", "seq"),
+    dead("no type", b'{"session_id":"hostile","seq":900}', "missing_field", "type"),
+    dead("a seq of 1.5", spelt('"seq":1.5'), "wrong_type", "seq"),
+    dead("a seq of true", spelt('"seq":true'), "wrong_type", "seq"),
+    dead('a seq of "1"', spelt('"seq":"1"'), "wrong_type", "seq"),
+    dead("a seq of 60 digits", spelt('"seq":' + "9" * 60), "out_of_range", "seq"),
+    dead("an over-long session_id", spelt(f'"session_id":"{"x" * 257}"'), "out_of_range", "session_id"),
+    dead("a time with :60", spelt('"occurred_at":"2026-01-01T00:00:60Z"'), "wrong_type", "occurred_at"),
+    dead("a time without offset", spelt('"occurred_at":"2026-01-01T00:00:00"'), "wrong_type", "occurred_at"),
+    dead("an unlisted kind", spelt('"kind":"dream"'), "wrong_type", "kind"),
+    dead("eval without run_id", spelt('"kind":"eval"'), "missing_field", "run_id"),
+    usage("a redacted token count", 0, '"[REDACTED]"'),
+    usage("a token count of 12.5", 1, "12.5"),
+    usage("a token count of -5", 2, "-5"),
+    usage("a token count of 10^30", 3, "1" + "0" * 30),
+    Hostile(
+        "duplicate keys, the last counts",
+        b'{"session_id":"hostile","session_id":"odd","seq":1,"seq":4,"type":"note","type":"strange.type","payload":{"k":1,"k":2},"new":1,"schema_version":7}',
+        "accepted",
+    ),
+]
+"""Forty; the record whose key disagrees and the one that the database refuses have tests of their own beside them."""
+
+GOOD = 200
+
+
+def big_topic(stack: Servers, name: str) -> Topic:
+    """A topic whose broker takes records beyond the worker's limit."""
+
+    async def create() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=stack.kafka_bootstrap)
+        await admin.start()
+        try:
+            await admin.create_topics(
+                [NewTopic(name, 2, 1, topic_configs={"max.message.bytes": str(8 * 1024 * 1024)})]
+            )
+        finally:
+            await admin.close()
+
+    run_apart(create())
+    return Topic(name, 2, stack.kafka_bootstrap)
+
+
+def test_forty_hostile_records_end_as_they_must_and_harm_nobody(
+    stack: Servers, database: str, start: Callable[..., Running]
+) -> None:
+    assert len(HOSTILE) == 40
+    topic = big_topic(stack, "hostile-forty")
+    records: list[Record] = []
+    places: dict[int, Hostile] = {}
+    for number in range(GOOD):
+        records.append(event(f"good-{number % 10}", number // 10))
+        if number < len(HOSTILE):
+            places[len(records)] = HOSTILE[number]
+            # All on one partition beside good ones: a poison record must not hold its neighbours up.
+            key = b"default/odd" if HOSTILE[number].end == "accepted" else b"default/hostile"
+            records.append(Record(HOSTILE[number].value, key=key))
+    sent = produce(topic, records)
+    worker = start("worker", environment=environment(topic, database))
+    until_applied(database, topic, len(records), worker)
+    until_projected(database, topic)
+
+    letters = {
+        (row[0], row[1]): row[2:]
+        for row in rows(
+            database,
+            "select partition, kafka_offset, reason, field, raw, raw_bytes, detail from ledger.dead_letters",
+        )
+    }
+    for index, hostile in places.items():
+        found = letters.pop(sent[index], None)
+        if hostile.end != "dead":
+            assert found is None, hostile.name
+            continue
+        assert found is not None, hostile.name
+        reason, field, raw, size, _ = found
+        assert (hostile.name, reason, field) == (hostile.name, hostile.reason, hostile.field)
+        assert size == (None if hostile.value is None else len(hostile.value)), hostile.name
+        assert raw == (None if hostile.value is None else hostile.value[: 64 * 1024]), hostile.name
+    assert letters == {}
+
+    ends = [hostile.end for hostile in HOSTILE]
+    assert outcomes(database, topic) == {
+        "records": GOOD + 40,
+        "accepted": GOOD + ends.count("accepted"),
+        "duplicates": 0,
+        "conflicts": 0,
+        "dead": ends.count("dead"),
+    }
+    good = rows(
+        database,
+        "select s.session_id, count(*), max(e.seq) from ledger.events e join ledger.streams st using (stream_no) "
+        "join ledger.sessions s using (session_no) where s.session_id like 'good-%%' group by 1 order by 1",
+    )
+    assert good == [(f"good-{n}", 20, 19) for n in range(10)]
+    # Tokens that are no count: null, and the original stays.
+    assert rows(
+        database, "select message_id, output_tokens from turnledger.model_calls order by message_id"
+    ) == [(f"m{n}", None) for n in range(4)]
+    kept = one(rows(database, "select raw from ledger.events where type = 'usage.reported' and seq = 3"))[0]
+    assert b"1" + b"0" * 30 in kept
+    assert worker.running()
+    assert "error of its own" not in worker.output()
+    assert worker.stop() == 0
+
+
+def test_a_key_that_disagrees_with_the_body_is_accepted_under_the_body_and_found(
+    topic: Topic, database: str, start: Callable[..., Running]
+) -> None:
+    body = json.dumps({"session_id": "inside", "seq": 0, "type": "note"}).encode()
+    produce(topic, [Record(body, key=b"default/outside"), event("inside", 1)])
+    worker = start("worker", environment=environment(topic, database))
+    until_applied(database, topic, 2, worker)
+    assert rows(database, "select session_id from ledger.sessions") == [("inside",)]
+    found = one(
+        rows(
+            database,
+            "select session_id, severity, count, rows from turnledger.findings where \"check\" = 'key_mismatch'",
+        )
+    )
+    assert found[:3] == ("inside", "warning", 1)
+    assert found[3][0]["topic"] == topic.name
+
+
+def test_a_projection_row_that_postgres_refuses_is_a_dead_letter_and_the_rest_is_stored(
+    topic: Topic, database: str, start: Callable[..., Running]
+) -> None:
+    def call(session: str, status: int) -> list[Record]:
+        shared: dict[str, Any] = {"turn_id": "t", "model_call_id": "c"}
+        return [
+            event(session, 0, "turn.started", turn_id="t"),
+            event(
+                session, 1, "model_call.completed", payload={"provider": "p", "status_code": status}, **shared
+            ),
+            event(session, 2, "turn.completed", turn_id="t", payload={"status": "completed"}),
+        ]
+
+    # A status code that an int4 cannot hold, between two sessions that are as they should be.
+    produce(topic, [*call("before", 200), *call("beyond", 2**40), *call("after", 200)])
+    worker = start("worker", environment=environment(topic, database))
+    until_applied(database, topic, 9, worker)
+    until_projected(database, topic)
+    letter = one(rows(database, "select reason, session_id, detail from ledger.dead_letters"))
+    assert letter[:2] == ("refused_by_database", "beyond")
+    assert "its events are in the ledger" in letter[2]
+    assert outcomes(database, topic)["accepted"] == 9
+    sessions = rows(
+        database,
+        "select s.session_id from projection_a.turns t join ledger.sessions s using (session_no) order by 1",
+    )
+    assert sessions == [("after",), ("before",)]
+    assert worker.running()

@@ -6,6 +6,7 @@ observation of that call, and the fold's rank (contract 8) picks the best.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,7 +35,6 @@ OUTPUT_VERSION = 1
 MESSAGE_LIMIT = 2048
 """Bytes of an error message."""
 
-SYNTHETIC = "<synthetic>"
 MAIN, SIDECHAIN = "main", "sidechain"
 
 UNTOLD = frozenset(
@@ -82,6 +82,7 @@ STATUSES = {
     504: "timeout",
     529: "overloaded",
 }
+_STATUS = re.compile(r"API Error: ([45][0-9]{2})\b")
 ANSWERED = ("end_turn", "stop_sequence")
 
 
@@ -204,20 +205,20 @@ class _Line:
             )
         agent, tool = self._agent, self._file.tool_of_agent
         if agent is not None and tool is not None:
-            yield from self._agent_started(agent, tool)
+            yield from self._agent_started(agent, tool, self._file.links.first_seen(agent))
 
-    def _agent_started(self, agent: str, tool: str) -> Iterator[Envelope]:
+    def _agent_started(self, agent: str, tool: str, at: str | None) -> Iterator[Envelope]:
+        """What ties a sub-agent's work, all of which carries its trace, to the tool call that started it."""
         if self._file.first(self._session, "agent", agent, tool):
-            yield self._seal(
-                {
-                    "stream": MAIN,
-                    "type": "subagent.started",
-                    "tool_call_id": tool,
-                    "trace_id": f"agent:{agent}",
-                    "payload": {"agent": agent},
-                },
-                f"agent:{agent}",
-            )
+            started = {
+                "stream": MAIN,
+                "type": "subagent.started",
+                "occurred_at": at,
+                "tool_call_id": tool,
+                "trace_id": f"agent:{agent}",
+                "payload": {"agent": agent},
+            }
+            yield self._seal(known(started), f"agent:{agent}")
 
     def _root(self) -> Iterator[Envelope]:
         """A record without a parent begins the session, or begins it anew after a rewind to its start."""
@@ -242,10 +243,11 @@ class _Line:
         if record.get("isApiErrorMessage") is True:
             yield from self._failure(message)
             return
-        if message.get("model") == SYNTHETIC:
+        if message.get("model") == reading.SYNTHETIC:
             self._file.notes.traits["synthetic_message"] += 1
             return
         call = identifier(message.get("id"))
+        yield from self._attempts(call)
         if call is None:
             self._file.notes.traits["assistant_without_message_id"] += 1
         yield from self._call(message, call)
@@ -258,6 +260,14 @@ class _Line:
             )
         if message.get("stop_reason") in ANSWERED:
             yield from self._answer(payload, call)
+
+    def _attempts(self, call: str | None) -> Iterator[Envelope]:
+        """The ``api_error`` lines name no call; the line that follows them does."""
+        attempt = self._file.links.attempts_before(self._record)
+        if attempt is not None and call is not None:
+            event = self._event("model_call.retried", {"attempt": attempt}, call=call, turn=self._turn)
+            del event["receipt_key"]
+            yield self._seal({**event, "provenance": "derived"}, f"{self._uuid or call}:A")
 
     def _call(self, message: Any, call: str | None) -> Iterator[Envelope]:
         """One observation of the call, and the tools that this line of it asks for."""
@@ -329,24 +339,29 @@ class _Line:
                 "exact": "truncated" not in message,
             }
             yield self._event("answer.finalized", payload, call=call, turn=self._turn)
-        if self._agent is None and self._turn is not None:
-            yield self._event("turn.completed", {"status": "completed"}, turn=self._turn)
+        if self._turn is not None:
+            yield from self._end({"status": "completed"})
 
     def _failure(self, message: Any) -> Iterator[Envelope]:
         """A call that failed for good: the line is the harness's own, so its id and its zeros are not the provider's."""
         said = joined(message.get("content"))
         error = text(self._record.get("error"))
-        error_class = ERRORS.get(error or "", "other")
-        payload: dict[str, Any] = {"provider": "anthropic", "error_class": error_class}
+        match = _STATUS.search(said or "")
+        status = int(match.group(1)) if match is not None else None
+        error_class = ERRORS.get(error or "") or STATUSES.get(status or 0, "other")
+        payload: dict[str, Any] = known(
+            {"provider": "anthropic", "error_class": error_class, "status_code": status}
+        )
         put_text(payload, "message", said, MESSAGE_LIMIT)
         call = identifier(message.get("id")) or self._uuid
+        yield from self._attempts(call)
         yield self._event("model_call.failed", payload, call=call, turn=self._turn)
         if error_class == "rate_limit":
             yield self._event("limit.reached", {"limit": "rate"}, call=call, turn=self._turn)
-        if self._agent is None and self._turn is not None:
+        if self._turn is not None:
             ended: dict[str, Any] = {"status": "failed"}
             put_text(ended, "error", said, MESSAGE_LIMIT)
-            yield self._event("turn.completed", ended, turn=self._turn)
+            yield from self._end(ended)
 
     def _user(self) -> Iterator[Envelope]:
         record = self._record
@@ -403,7 +418,6 @@ class _Line:
             yield self._event("tool_call.completed", payload, tool=tool, turn=self._turn)
         agent = identifier(details.get("agentId"), 128)
         if agent is not None and tool is not None:
-            yield from self._agent_started(agent, tool)
             status = text(details.get("status"))
             if status in ("completed", "failed", "cancelled"):
                 yield self._event(
@@ -413,6 +427,8 @@ class _Line:
                     turn=self._turn,
                     trace=f"agent:{agent}",
                 )
+            else:  # it was started and goes on in the background
+                yield from self._agent_started(agent, tool, self._at)
 
     def _system(self) -> Iterator[Envelope]:
         record = self._record
@@ -455,7 +471,7 @@ class _Line:
                 )
             )
         elif kind == "stop_hook_summary":
-            if self._turn is not None and self._agent is None:
+            if self._turn is not None:
                 yield from self._end({"status": self._file.links.status_of(record)})
         else:
             self._file.notes.untold[f"system/{text(kind) or '?'}"] += 1
@@ -470,7 +486,7 @@ class _Line:
             return
         tool = identifier(self._record.get("parentToolUseID"))
         if tool is not None:
-            yield from self._agent_started(agent, tool)
+            yield from self._agent_started(agent, tool, self._file.links.first_seen(agent))
         inner = {
             **embedded,
             "agentId": agent,
@@ -484,8 +500,20 @@ class _Line:
                 yield event
 
     def _end(self, payload: dict[str, Any]) -> Iterator[Envelope]:
-        if self._agent is None:
-            yield self._event("turn.completed", payload, turn=self._turn)
+        """The end of a turn. It names its turn and, as a trace, its own record.
+
+        Where the prompt is not in this file, the nearest call leads to the turn; where no call is either, an end told by the record before it.
+        """
+        if self._agent is not None:
+            return
+        call = trace = None
+        if self._turn is not None:
+            trace = self._uuid
+        else:
+            self._file.notes.traits["end_of_a_turn_outside_this_file"] += 1
+            call = self._file.links.call_above(self._record)
+            trace = identifier(self._record.get("parentUuid")) if call is None else None
+        yield self._event("turn.completed", payload, call=call, turn=self._turn, trace=trace)
 
     def _event(
         self,
@@ -499,8 +527,6 @@ class _Line:
     ) -> Envelope:
         if trace is None and self._agent is not None:
             trace = f"agent:{self._agent}"
-        if turn is None and self._turn is None and self._agent is None and kind == "turn.completed":
-            self._file.notes.traits["end_of_a_turn_outside_this_file"] += 1
         event = known(
             {
                 "stream": self._stream,
@@ -514,7 +540,7 @@ class _Line:
             }
         )
         # Equal times are ordered by key: an end without a turn id comes before the same end with one, and finds its turn open.
-        base = f"{self._uuid or self._kind}:{'b' if turn is not None else 'a'}:{self._ordinal}"
+        base = f"{self._uuid or self._kind}:{'b' if turn is not None else 'a'}:{self._ordinal:03}"
         self._ordinal += 1
         return self._seal(event, base)
 

@@ -6,13 +6,15 @@ The order of lines plays no part: links are looked up by uuid, so shuffled lines
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from turnledger.contract.times import instant
-from turnledger.harness.facts import identifier, joined, mapping, moment
+from turnledger.harness.facts import count, identifier, joined, mapping, moment
 
+SYNTHETIC = "<synthetic>"
+"""The model of lines that the harness wrote itself: never a call."""
 INTERRUPT = "[Request interrupted by user"
 OUTPUT_OF_COMMAND = ("<local-command-stdout>", "<local-command-stderr>", "<bash-stdout>", "<bash-stderr>")
 NOT_TYPED = ("<local-command-caveat>", "Caveat: The messages below")
@@ -86,6 +88,12 @@ class _Link:
     turn: str | None
     ending: str | None
     """What the record says about how the turn went: ``completed`` for a model's answer, ``failed``, ``interrupted``."""
+    call: str | None
+    """The model call that an assistant line belongs to."""
+    attempt: int | None
+    """Which attempt a ``system/api_error`` line says has failed."""
+    aside: bool
+    """A line that stands in the chain and is no step of the conversation."""
 
 
 class Links:
@@ -93,15 +101,26 @@ class Links:
 
     def __init__(self, records: Iterable[dict[str, Any]]) -> None:
         self._links: dict[str, _Link] = {}
+        self._agents: dict[str, str] = {}
         self._turns: dict[str, str | None] = {}
         prompts: list[tuple[int, str]] = []
         for record in records:
+            self._meet(record)
             uuid = identifier(record.get("uuid"))
             if uuid is None:
                 continue
             turn = opens_turn(record)
             parent = identifier(record.get("parentUuid")) or identifier(record.get("logicalParentUuid"))
-            self._links[uuid] = _Link(parent, turn, _ending(record))
+            kind = record.get("type")
+            failed = kind == "system" and record.get("subtype") == "api_error"
+            self._links[uuid] = _Link(
+                parent=parent,
+                turn=turn,
+                ending=_ending(record),
+                call=_call(record),
+                attempt=count(record.get("retryAttempt")) if failed else None,
+                aside=kind in ("progress", "attachment"),
+            )
             at = moment(record.get("timestamp"))
             if turn is not None and at is not None and not is_sidechain(record):
                 prompts.append((instant(at) or 0, turn))
@@ -126,17 +145,43 @@ class Links:
 
     def status_of(self, record: dict[str, Any]) -> str:
         """How the turn went that this record ends, by the nearest answer, failure or interrupt up its chain."""
-        uuid = identifier(record.get("parentUuid"))
-        seen: set[str] = set()
-        while uuid is not None and uuid in self._links and uuid not in seen:
-            link = self._links[uuid]
+        for link in self._above(record):
             if link.ending is not None:
                 return link.ending
             if link.turn is not None:
                 break
-            seen.add(uuid)
-            uuid = link.parent
         return "completed"
+
+    def call_above(self, record: dict[str, Any]) -> str | None:
+        """The nearest model call up the chain: what ties the end of a turn to a turn whose prompt is not in this file."""
+        return next((link.call for link in self._above(record) if link.call is not None), None)
+
+    def attempts_before(self, record: dict[str, Any]) -> int | None:
+        """How often the call of this assistant line had failed before, by the ``api_error`` lines directly above it."""
+        for link in self._above(record):
+            if not link.aside:
+                return link.attempt
+        return None
+
+    def first_seen(self, agent: str) -> str | None:
+        """The earliest time of a line of this file that is, or holds, one of the sub-agent."""
+        return self._agents.get(agent)
+
+    def _meet(self, record: dict[str, Any]) -> None:
+        agent = agent_of(record) or identifier(mapping(record.get("data")).get("agentId"), 128)
+        at = moment(record.get("timestamp"))
+        if agent is not None and at is not None:
+            self._agents[agent] = min(
+                self._agents.get(agent, at), at, key=lambda each: (instant(each) or 0, each)
+            )
+
+    def _above(self, record: dict[str, Any]) -> Iterator[_Link]:
+        uuid = identifier(record.get("parentUuid"))
+        seen: set[str] = set()
+        while uuid is not None and uuid in self._links and uuid not in seen:
+            seen.add(uuid)
+            yield self._links[uuid]
+            uuid = self._links[uuid].parent
 
     def _chain(self, uuid: str) -> str | None:
         walked: list[str] = []
@@ -172,3 +217,10 @@ def _ending(record: dict[str, Any]) -> str | None:
     if record.get("type") == "assistant":
         return "failed" if record.get("isApiErrorMessage") is True else "completed"
     return "interrupted" if is_interrupt(record) else None
+
+
+def _call(record: dict[str, Any]) -> str | None:
+    message = mapping(record.get("message"))
+    if record.get("type") != "assistant" or record.get("isApiErrorMessage") is True:
+        return None
+    return identifier(message.get("id")) if message.get("model") != SYNTHETIC else None

@@ -128,7 +128,7 @@ def rollup_faults(
     fold: SessionFold,
     *,
     conflicts: Sequence[Row],
-    dead_letters: int,
+    dead_letters: Sequence[Row],
     ownership: Ownership,
     price: PriceFunction,
     turn_numbers: Mapping[str, int],
@@ -138,7 +138,7 @@ def rollup_faults(
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
     number = ref.session_no
     computed = roll_up(
-        session_rows(fold, conflicts, dead_letters),
+        session_rows(fold, conflicts, len(dead_letters)),
         lambda call_key: ownership.owner(ref.session_id, call_key),
         price,
     )
@@ -181,14 +181,17 @@ def rollup_faults(
         for row in stored.of("turn_overlay", number)
         if turn_numbers.get(row["turn_key"]) != row["turn_no"]
     ]
-    own = [finding for session_id, finding in ownership.findings if session_id == ref.session_id]
+    found = [finding for session_id, finding in ownership.findings if session_id == ref.session_id]
+    found += computed.findings
+    found += [{"check": "conflict", "severity": "error", "row": row} for row in conflicts]
+    found += [{"check": "dead_letter", "severity": "error", "row": row} for row in dead_letters]
     faults += compare(
         "I5",
         "findings",
         named,
         _FINDING,
         lambda row: row["check"],
-        grouped(ref.tenant, ref.session_id, [*computed.findings, *own]),
+        grouped(ref.tenant, ref.session_id, found),
         stored.of("findings", number),
     )
     return faults

@@ -89,11 +89,7 @@ class _Stored:
     projection: StoredProjection
     rollup: StoredRollup
     conflicts: dict[int, list[Row]]
-    letters: dict[int, Row]
-
-    def letter(self, session_no: int) -> Row:
-        """{letters, refused}: how many dead letters, and how many of them for rows that Postgres refused."""
-        return self.letters.get(session_no, {"letters": 0, "refused": 0})
+    letters: dict[int, list[Row]]
 
 
 class _Verifier:
@@ -190,18 +186,14 @@ class _Verifier:
         projection = load_projection(connection, slot, numbers)
         rollup = load_rollup(connection, slot, numbers)
         pending = self.pending(numbers)
-        conflicts: dict[int, list[Row]] = defaultdict(list)
-        for row in self.rows(query("verify/conflicts"), {"sessions": numbers}):
-            conflicts[row["session_no"]].append(row)
-        letters = {
-            row["session_no"]: row for row in self.rows(query("verify/dead_letters"), {"sessions": numbers})
-        }
+        conflicts = self.by_session(query("verify/conflicts"), numbers)
+        letters = self.by_session(query("verify/dead_letters"), numbers)
         stored = _Stored(streams, projection, rollup, conflicts, letters)
         for ref in refs:
             number = ref.session_no
             owners = ownership or decide_stored(connection, slot, [ref])
             faults = self.faults_of(ref, stored, owners, first=first)
-            if stored.letter(number)["refused"]:
+            if any(letter["reason"] == "refused_by_database" for letter in letters[number]):
                 lacking = [
                     fault
                     for fault in faults
@@ -239,7 +231,7 @@ class _Verifier:
             ref,
             fold,
             conflicts=stored.conflicts[number],
-            dead_letters=stored.letter(number)["letters"],
+            dead_letters=stored.letters[number],
             ownership=ownership,
             price=self.price,
             turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},
@@ -276,6 +268,12 @@ class _Verifier:
                 }
                 for row in cursor
             ]
+
+    def by_session(self, statement: bytes, sessions: Sequence[int]) -> dict[int, list[Row]]:
+        found: dict[int, list[Row]] = defaultdict(list)
+        for row in self.rows(statement, {"sessions": list(sessions)}):
+            found[row.pop("session_no")].append(row)
+        return found
 
     def page(self, statement: bytes, parameters: Row) -> list[SessionRef]:
         return [SessionRef(*row) for row in self.connection.execute(statement, parameters)]

@@ -50,4 +50,36 @@ def claims(event: Event) -> tuple[Claim, ...]:
     Message ids and request ids of model calls mean one call in the whole session (contract 8, One call). ``SESSION_WIDE`` among them: the whole
     session must be folded with one ``CallResolution``. Everything else that a turn's events name is scoped by their turn. Usually empty.
     """
-    raise NotImplementedError
+    kind = event.type
+    if kind not in _NAMING:
+        return ()
+    payload = event.payload
+    message = payload.get("message_id")
+    request = payload.get("request_id")
+    found: tuple[Claim, ...] = ()
+    if type(message) is str and message:
+        found = (("message", message),)
+    if type(request) is str and request:
+        found = (*found, ("request", request))
+    if not found and event.model_call_id is None and _attaches(kind, payload):
+        return (SESSION_WIDE,)
+    return found
+
+
+_NAMING: Final = frozenset(
+    (
+        "model_call.started",
+        "model_call.completed",
+        "model_call.failed",
+        "model_call.retried",
+        "model_call.delta",
+        "usage.reported",
+    )
+)
+
+
+def _attaches(kind: str, payload: Mapping[str, object]) -> bool:
+    """Without ids it belongs to its stream's latest open call, which may stand in another turn (contract 8, One call)."""
+    if kind == "usage.reported":
+        return payload.get("counter_kind") == "snapshot"
+    return kind in ("model_call.retried", "model_call.delta")

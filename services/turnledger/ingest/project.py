@@ -228,6 +228,7 @@ def _part_row(part: UsagePart) -> Row:
         "kind": part.kind,
         "token_convention": part.convention,
         "fidelity": part.fidelity,
+        "inherited_event": part.inherited_event,
         "usage_reported": usage["reported"],
         "usage_total": usage["total"],
     }

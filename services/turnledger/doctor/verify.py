@@ -77,8 +77,19 @@ def verify(
     with connect(database_url, "verify", statement_seconds=0, idle_seconds=0, lock_seconds=5) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
-        load_as_microseconds(connection)
-        return _Verifier(connection, price, progress).run(settle_seconds)
+        return verify_on(connection, price, settle_seconds=settle_seconds, progress=progress)
+
+
+def verify_on(
+    connection: psycopg.Connection[Any],
+    price: PriceFunction,
+    *,
+    settle_seconds: float = 10.0,
+    progress: Callable[[int], None] = lambda sessions: None,
+) -> Report:
+    """The same on a connection: in its transaction where it is in one, else in short ones, which should be REPEATABLE READ."""
+    load_as_microseconds(connection)
+    return _Verifier(connection, price, progress).run(settle_seconds)
 
 
 @dataclass(slots=True)

@@ -193,15 +193,23 @@ class Call:
         self.completion = completion = completed[0] if completed else failed[-1] if failed else None
         best = reporting[0] if reporting else None
         self.best = best
-        evidence = self.sightings
-        if completion is not None or best is not None:
-            evidence = [*completed, *reporting, *self.sightings]
-        head = evidence[0]
-        self.provider = head.provider or _first(evidence, _provider)
-        self.model = head.model or _first(evidence, _model)
-        self.message_id = head.message_id or _first(evidence, _message_id)
-        self.request_id = head.request_id or _first(evidence, _request_id)
-        self.model_call_id = head.model_call_id or _first(evidence, _model_call_id)
+        provider: str | None = None
+        model: str | None = None
+        message_id: str | None = None
+        request_id: str | None = None
+        model_call_id: str | None = None
+        for evidence in (completed, reporting, self.sightings):
+            for sighting in evidence:
+                provider = provider or sighting.provider
+                model = model or sighting.model
+                message_id = message_id or sighting.message_id
+                request_id = request_id or sighting.request_id
+                model_call_id = model_call_id or sighting.model_call_id
+        self.provider = provider
+        self.model = model
+        self.message_id = message_id
+        self.request_id = request_id
+        self.model_call_id = model_call_id
         self.error_class: str | None = None
         self.status_code: int | None = None
         self.stop_reason: str | None = None
@@ -215,10 +223,10 @@ class Call:
             if completion.what == FAILED and "error_class" in payload:
                 self.error_class = text(event, "error_class", wrong)
         if self.stop_reason is None:
-            self.stop_reason = next(
-                (s.report.stop_reason for s in reporting if s.report is not None and s.report.stop_reason),
-                None,
-            )
+            for sighting in reporting:
+                if sighting.report is not None and sighting.report.stop_reason is not None:
+                    self.stop_reason = sighting.report.stop_reason
+                    break
         self._measure(best, reporting)
 
     def _measure(self, best: Sighting | None, reporting: list[Sighting]) -> None:
@@ -266,34 +274,6 @@ def _greater(one: int | None, other: int | None) -> int | None:
 
 def _rank(sighting: Sighting) -> tuple[int, bool, int, int]:
     return rank(sighting.figures, sighting.message_id is not None, sighting.index)
-
-
-def _first(sightings: Iterable[Sighting], name: Callable[[Sighting], str | None]) -> str | None:
-    for sighting in sightings:
-        value = name(sighting)
-        if value is not None:
-            return value
-    return None
-
-
-def _provider(sighting: Sighting) -> str | None:
-    return sighting.provider
-
-
-def _model(sighting: Sighting) -> str | None:
-    return sighting.model
-
-
-def _message_id(sighting: Sighting) -> str | None:
-    return sighting.message_id
-
-
-def _request_id(sighting: Sighting) -> str | None:
-    return sighting.request_id
-
-
-def _model_call_id(sighting: Sighting) -> str | None:
-    return sighting.model_call_id
 
 
 def _last_time(sightings: Sequence[Sighting]) -> int | None:

@@ -15,6 +15,7 @@ from turnledger.fold.calls import CALL_TYPES, Call
 from turnledger.fold.context import Hole
 from turnledger.fold.fields import choice, flag, integer, listed, mapping, text, wrong_type
 from turnledger.fold.model import Row, StreamKey
+from turnledger.fold.points import TYPES as POINT_TYPES
 from turnledger.fold.tools import TOOL_TYPES
 from turnledger.fold.usage import USAGE_GAPS, Settled
 
@@ -24,7 +25,7 @@ CAP: Final = 24
 PREVIEW: Final = 2_000
 """Characters of the user's input that a record keeps where the harness gave no preview of its own; about a screen."""
 
-_CALL, _TOOL, _MESSAGE, _END, _NOTE, _NET, _DNS, _FS, _PROCESS, _SECURITY, _OTHER = range(11)
+_CALL, _TOOL, _MESSAGE, _END, _NOTE, _NET, _DNS, _FS, _PROCESS, _SECURITY, _POINT, _OTHER = range(12)
 _NOTES: Final = (
     "turn.started",
     "guard.evaluated",
@@ -36,6 +37,7 @@ _NOTES: Final = (
     "answer.finalized",
 )
 _SORTS: Final[dict[str, int]] = {
+    **dict.fromkeys(POINT_TYPES, _POINT),
     **dict.fromkeys(CALL_TYPES, _CALL),
     **dict.fromkeys(TOOL_TYPES, _TOOL),
     **dict.fromkeys(_NOTES, _NOTE),
@@ -132,7 +134,7 @@ class Scan:
             if sort == _CALL:
                 self.call_events.append((index, event))
                 if wrong_fields(event):
-                    _report(event, wrong)
+                    report_wrong(event, wrong)
                 if kind == "model_call.completed":
                     self.last_call = index
                     payload = event.payload
@@ -152,7 +154,7 @@ class Scan:
             if sort == _END:
                 self.end = index
                 if wrong_fields(event):
-                    _report(event, wrong)
+                    report_wrong(event, wrong)
                 continue
             self.last_event = kind
             if sort == _TOOL:
@@ -166,7 +168,7 @@ class Scan:
             elif sort != _OTHER:
                 continue  # a point event: its row's reader reports what is wrong with it
             if wrong_fields(event):
-                _report(event, wrong)
+                report_wrong(event, wrong)
         if one_stream and first.seq is not None:
             last = events[-1].seq
             self.spans.append(
@@ -188,7 +190,10 @@ class Scan:
             self.first_user = event
 
 
-def _report(event: Event, wrong: list[Row]) -> None:
+def report_wrong(event: Event, wrong: list[Row]) -> None:
+    """``wrong_type_in_payload`` of one event, a finding a field. Point events have readers of their own (``fold.points``)."""
+    if event.type in POINT_TYPES:
+        return
     for field in wrong_fields(event):
         wrong_type(event, field, wrong)
 
@@ -461,10 +466,11 @@ def add_notes(record: Row, completed: Event | None, scan: Scan) -> None:
 
 def _answer(event: Event, wrong: list[Row]) -> Row:
     answer: Row = {}
-    if "value" in event.payload:
-        answer["value"] = event.payload["value"]
-    elif type(event.payload.get("text")) is str:
-        answer["text"] = event.payload["text"]
+    payload = event.payload
+    if payload.get("value") is not None:
+        answer["value"] = payload["value"]
+    elif type(payload.get("text")) is str:
+        answer["text"] = payload["text"]
     exact = flag(event, "exact", wrong)
     if exact is not None:
         answer["exact"] = exact

@@ -93,37 +93,49 @@ class ToolCall:
 
 def pair_tools(events: Sequence[Placed], wrong: list[Row]) -> list[ToolCall]:
     """The tool calls of one scope, in the order of their first events. ``events``: those of ``TOOL_TYPES``, in order."""
+    plain = _by_id(events, wrong)
+    return plain if plain is not None else _Pairing(_shared(events), wrong).pair(events)
+
+
+def _shared(events: Sequence[Placed]) -> set[str]:
+    """Tool call ids that requests of different model calls name."""
     names: dict[str, str] = {}
     several: set[str] = set()
-    plain = True
     for _, event in events:
-        what = TOOL_TYPES[event.type]
-        if event.tool_call_id is None or what == OBSERVED:
-            plain = plain and what == SUBMITTED
-        elif what <= START and event.model_call_id is not None:
-            first = names.setdefault(event.tool_call_id, event.model_call_id)
-            if first != event.model_call_id:
-                several.add(event.tool_call_id)
-    if plain and not several:
-        return _by_id(events, wrong)
-    return _Pairing(several, wrong).pair(events)
+        name, tool = event.model_call_id, event.tool_call_id
+        if name is None or tool is None or TOOL_TYPES[event.type] > START:
+            continue
+        if names.setdefault(tool, name) != name:
+            several.add(tool)
+    return several
 
 
-def _by_id(events: Sequence[Placed], wrong: list[Row]) -> list[ToolCall]:
-    """The usual case: every event has a ``tool_call_id`` that at most one model call asked for. Same answer as ``_Pairing``."""
+def _by_id(events: Sequence[Placed], wrong: list[Row]) -> list[ToolCall] | None:
+    """The usual case: every event has a ``tool_call_id`` that at most one model call asked for. Else None.
+
+    Same answer as ``_Pairing``.
+    """
     calls: dict[str, ToolCall] = {}
     submissions: list[Placed] = []
     for placed in events:
         event = placed[1]
         what = TOOL_TYPES[event.type]
-        name = event.tool_call_id
-        if what == SUBMITTED or name is None:
+        if what == SUBMITTED:
             submissions.append(placed)
             continue
+        name = event.tool_call_id
+        if name is None or what == OBSERVED:
+            return None
         call = calls.get(name)
         if call is None:
             call = calls[name] = ToolCall(placed)
         if what <= START:
+            asked = event.model_call_id
+            if asked is not None:
+                if call.requested_by is None:
+                    call.requested_by = asked
+                elif call.requested_by != asked:
+                    return None
             call.requests.append(placed)
         elif what == RESULT:
             call.results.append(placed)

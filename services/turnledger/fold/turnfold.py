@@ -24,7 +24,7 @@ from turnledger.fold.calls import (
 )
 from turnledger.fold.columns import BUCKETS
 from turnledger.fold.context import TurnContext
-from turnledger.fold.fields import finding, text, wrong_type
+from turnledger.fold.fields import finding, text
 from turnledger.fold.model import NO_THREADS, Row, Threads, Turn, TurnFold, UsagePart
 from turnledger.fold.order import order_key
 from turnledger.fold.record import (
@@ -38,6 +38,7 @@ from turnledger.fold.record import (
     enclosed,
     grade_of,
     has_usage_gap,
+    report_wrong,
     stop_why,
     tool_entry,
     user_input,
@@ -416,9 +417,8 @@ def _fold_loose(
             by_trace.setdefault(event.trace_id, []).append((index, event))
         if kind not in CALL_TYPES and event.model_call_id is not None:
             mentioned.add(event.model_call_id)
-        if kind in CALL_TYPES or kind in TOOL_TYPES or kind in _READ_OUTSIDE:
-            for name in wrong_fields(event):
-                wrong_type(event, name, wrong)
+        if wrong_fields(event):
+            report_wrong(event, wrong)
     calls = own.calls
     settled = settle(calls, contributions, None, None)
     found += settled.findings or ()
@@ -441,6 +441,3 @@ def _fold_loose(
     ]
     found += _once(wrong, own.findings)
     return LooseFold(call_rows, tool_rows, settled.parts, found)
-
-
-_READ_OUTSIDE = frozenset(("message.recorded", "guard.evaluated", "limit.reached"))

@@ -364,7 +364,7 @@ def climb_turn(
             )
         findings += best.findings
         contributions += best.contributions.values()
-        opened = best.running.opened if completed is None else not completed
+        opened = completed is False  # reports outside turns leave no turn open behind them
         streams[key] = replace(best.running, opened=opened)
         reported.update(_names(key, best.running))
     if completed is None:
@@ -468,7 +468,7 @@ def _climb(key: tuple[str, ...], before: Running | None, reports: Sequence[Measu
         contribution.lower_bound |= lower
         contribution.estimated |= report.source == "estimate"
         lower = False
-    running = Running(tuple(values), known, thread, before.opened if before is not None else False)
+    running = Running(tuple(values), known, thread)
     return _Climb(running, contributions, findings)
 
 

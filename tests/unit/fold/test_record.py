@@ -302,8 +302,8 @@ SPARSE: Row = {"type": "stream.declared", "density": "unknown"}
         ),
         (
             "a gap beside",
-            [{**HOLE, "turn": "u", "seq": 0}, {**START, "seq": 3}, {**END, "seq": 4}],
-            "partial",
+            [{**START, "seq": 3}, {**END, "seq": 4}],
+            "complete",
         ),
         ("no start", [{"type": "message.recorded", "turn": "t", "role": "system"}, END], "partial"),
         ("no end once abandoned", [START, {"type": "session.ended"}], "partial"),

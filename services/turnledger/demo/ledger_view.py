@@ -164,7 +164,7 @@ class LedgerView:
         """Dead letters of this run. They may name no session, so time decides."""
         return self.rows(
             """
-            select partition, position, reason, field, detail, raw_bytes
+            select partition, position, session_id, reason, detail, raw_bytes
             from turnledger.dead_letters where topic = %(topic)s and recorded_at >= %(since)s order by recorded_at""",
             topic=topic,
             since=since,

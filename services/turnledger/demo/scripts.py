@@ -97,7 +97,7 @@ def counting(vm: Vm) -> None:
 
 
 def transcript(vm: Vm) -> None:
-    """An agent known by its transcript: records have ids instead of numbers, a user's message opens a turn, usage grows while it streams."""
+    """An agent known by its transcript: records have ids instead of numbers, usage grows while it streams."""
     _begin(vm, "claude-code", "claude-opus-4-5")
     vm.write("stream.declared", {"stream": "transcript", "density": "unknown"})
     written: dict[str, Any] = {"stream": "transcript"}
@@ -111,6 +111,7 @@ def transcript(vm: Vm) -> None:
             turn_id=prompt,
             **written,
         )
+        vm.write("turn.started", receipt_key=f"s/{prompt}", turn_id=prompt, **written)
         for _ in range(vm.rng.randint(1, 3)):
             message, call = f"msg_{vm.hex(16)}", vm.call_id()
             traffic(vm, "api.anthropic.com")

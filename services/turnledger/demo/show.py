@@ -363,9 +363,9 @@ def faults(screen: Screen, view: LedgerView, sent: Fleet, run: str, topic: str, 
     table(
         screen,
         "Dead letters",
-        ("partition>", "offset>", "reason", "detail", "bytes"),
+        ("partition>", "offset>", "session", "reason", "detail", "bytes>"),
         [
-            [row["partition"], row["position"], row["reason"], row["detail"], preview(row["raw_bytes"])]
+            [row[name] for name in ("partition", "position", "session_id", "reason", "detail", "raw_bytes")]
             for row in dead
         ],
     )
@@ -395,11 +395,6 @@ def covers(filled: Sequence[Hole], hole: Hole) -> bool:
     return places == {(hole.session_id, hole.stream)} and numbers == set(
         range(hole.from_seq, hole.to_seq + 1)
     )
-
-
-def preview(raw: bytes | None) -> str:
-    """The beginning of a dead letter's bytes."""
-    return bytes(raw or b"")[:40].decode(errors="replace")
 
 
 def questions(screen: Screen, view: LedgerView, run: str) -> None:

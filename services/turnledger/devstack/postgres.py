@@ -21,7 +21,7 @@ from turnledger.errors import TurnledgerError
 
 USER = "turnledger"
 DATABASE = "turnledger"
-START_SECONDS = 60
+START_SECONDS = 120
 """Ready after 0.8 s; recovery of a killed server and a busy machine take longer."""
 SETTINGS = {
     "listen_addresses": "127.0.0.1",

@@ -488,6 +488,15 @@ def _dead_letters(connection: Connection, round_: Round) -> None:
             ),
             bodies,
         )  # fmt: skip
+    named = {
+        (letter.tenant, letter.session_id)
+        for share in round_.shares
+        for letter in share.dead
+        if letter.tenant is not None and letter.session_id is not None
+    }
+    if named:
+        tenants, sessions = map(list, zip(*sorted(named), strict=True))
+        connection.execute(query("write/mark_named"), {"tenants": tenants, "sessions": sessions})
 
 
 def _dead_row(letter: DeadLetter) -> bytes:

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from tests.stack.commands import Running, eventually, run
+from tests.stack.topics import Record, Topic, produce
 from turnledger.contract.times import utc_text
 from turnledger.fold.dedupe import dedupe
 from turnledger.fold.document import contribution_row, document
@@ -640,3 +641,37 @@ def test_rollup_goes_on_and_ends_on_sigterm(
     began = time.monotonic()
     assert worker.stop() == 0
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.partitions(1)
+def test_from_the_broker_to_the_sums_both_workers_give_what_fold_prints(
+    topic: Topic, database: str, connection: psycopg.Connection[Any], start: Callable[..., Running]
+) -> None:
+    other = json.dumps({**call("p", 2, "m1", 10), "payload": {"provider": "else"}}).encode()
+    refused = b'{"session_id":"p","seq":"two","type":"x"}'
+    records = [*ALL, ALL[2], other, refused, b"no json", other]
+    environment = topic.environment() | {"TURNLEDGER_DATABASE_URL": database}
+    worker = start("worker", "--health-port", "0", environment=environment)
+    produce(topic, [Record(line, key=_key(line)) for line in records])
+    read = "select coalesce(sum(records), 0) from ledger.ingest_batches"
+    eventually(lambda: connection.execute(read).fetchone() == (len(records),), what="all records are read")
+    assert worker.stop() == 0
+    assert run("rollup", "--once", environment=environment).returncode == 0
+    expected = assert_equal_to_fold(connection, records)
+    (row,) = [row for row in expected["sessions"] if (row["tenant"], row["session_id"]) == ("default", "p")]
+    assert (row["grade"], row["conflicts"], row["dead_letters"]) == ("disputed", 1, 1)
+    assert expected["records"] == {
+        "read": len(records),
+        "accepted": len(ALL),
+        "duplicates": 1,
+        "conflicts": 2,
+        "dead": 2,
+    }
+
+
+def _key(line: bytes) -> bytes:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return b""
+    return f"{record.get('tenant', 'default')}/{record['session_id']}".encode()

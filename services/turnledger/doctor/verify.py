@@ -116,24 +116,24 @@ class _Verifier:
         self.refused = 0
 
     def run(self, settle_seconds: float) -> Report:
-        until = time.monotonic() + settle_seconds
         with self.connection.transaction():
             self.ledger()
             kin = families(self.connection, active_slot(self.connection))
         self.first_pass(kin)
-        hours_wait = self.hours(final=False)
-        while (self.waiting or hours_wait) and time.monotonic() < until:
+        until = time.monotonic() + settle_seconds
+        while time.monotonic() < until and (self.waiting or self.hours(final=False)):
             time.sleep(min(LOOK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
-            self.look_again()
-            hours_wait = self.hours(final=False)
+            self.look_again(all_of_them=False)
+        # A busy session is written all the time, and right in between: so those that never settled are looked at once more.
+        self.look_again(all_of_them=True)
         hours_wait = self.hours(final=True)
         self.report.unsettled = sorted(self.waiting.values())
         if hours_wait and not self.waiting:
             self.report.unsettled = ["usage_hourly"]
         if self.refused:
             self.report.notes.append(
-                f"{self.refused} sessions have rows that Postgres refused (dead letters `refused_by_database`): their events are in the ledger, "
-                "those rows are not in the projection"
+                f"{self.refused} sessions have rows that Postgres refused (dead letters `refused_by_database`): their events are in the "
+                "ledger, those rows are not in the projection"
             )
         return self.report
 
@@ -159,16 +159,24 @@ class _Verifier:
             with self.connection.transaction():
                 self.look_at_family(numbers, first=True)
 
-    def look_again(self) -> None:
-        """The sessions that were waiting, with whom they must be decided together by now."""
+    def look_again(self, *, all_of_them: bool) -> None:
+        """The sessions that were waiting, if not all of them then those that nobody has still to write."""
         with self.connection.transaction():
+            again = set(self.waiting)
+            if not all_of_them:
+                again -= self.pending(list(again))
+            if not again:
+                return
+            for number in again:
+                del self.waiting[number]
             kin = families(self.connection, active_slot(self.connection))
-            waiting, self.waiting = self.waiting, {}
-            alone = [number for number in waiting if number not in kin]
-            self.look(self.named(alone), first=False)
-            for root in {kin.root(number) for number in waiting if number in kin}:
-                family = next(group for group in kin.groups() if kin.root(group[0]) == root)
-                self.look_at_family(family, first=False, only=set(waiting))
+            alone = self.named(number for number in again if number not in kin)
+            for start in range(0, len(alone), PAGE):
+                self.look(alone[start : start + PAGE], first=False)
+            roots = {kin.root(number) for number in again if number in kin}
+            for numbers in kin.groups():
+                if kin.root(numbers[0]) in roots:
+                    self.look_at_family(numbers, first=False, only=again)
 
     def look_at_family(self, numbers: Sequence[int], *, first: bool, only: set[int] | None = None) -> None:
         refs = self.named(numbers)

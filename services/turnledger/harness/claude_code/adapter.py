@@ -13,10 +13,12 @@ from typing import Any
 from turnledger.harness.claude_code import links as reading
 from turnledger.harness.claude_code.links import Links
 from turnledger.harness.facts import (
+    ID_LIMIT,
     SESSION_LIMIT,
     Envelope,
     Notes,
     count,
+    cut,
     digest,
     identifier,
     joined,
@@ -34,6 +36,9 @@ OUTPUT_VERSION = 1
 """The epoch of what this reader writes (design 7): a reader that says the same differently counts it up."""
 MESSAGE_LIMIT = 2048
 """Bytes of an error message."""
+KEY_BYTES = 400
+"""Of a record's id that go into the key; its hash covers the rest."""
+TYPE_BYTES = 128
 
 MAIN, SIDECHAIN = "main", "sidechain"
 
@@ -92,7 +97,7 @@ def recognises(record: dict[str, Any]) -> bool:
     if kind in ("user", "assistant"):
         return "sessionId" in record and "content" in mapping(record.get("message"))
     if kind == "system":
-        return "sessionId" in record and record.get("subtype") in SUBTYPES
+        return "sessionId" in record and text(record.get("subtype")) in SUBTYPES
     if kind == "file-history-snapshot":
         return "snapshot" in record
     if kind == "summary":
@@ -195,7 +200,7 @@ class _Line:
             self._file.notes.unknown[self._kind] += 1
             payload: dict[str, Any] = {}
             put_value(payload, "record", self._record)
-            yield self._event(f"{PRODUCER.replace('-', '_')}.{self._kind}"[:128], payload, turn=self._turn)
+            yield self._event(cut(f"claude_code.{self._kind}", TYPE_BYTES)[0], payload, turn=self._turn)
 
     def _declare(self) -> Iterator[Envelope]:
         if self._file.first(self._session, self._stream):
@@ -314,7 +319,9 @@ class _Line:
                     "usage": usage_of(each),
                 }
             )
-            yield self._event("usage.reported", fields, call=f"{call}#{place}"[:512], turn=self._turn)
+            yield self._event(
+                "usage.reported", fields, call=cut(f"{call}#{place}", ID_LIMIT)[0], turn=self._turn
+            )
 
     def _requested(self, block: dict[str, Any], call: str | None) -> Envelope:
         name = identifier(block.get("name"), 256)
@@ -553,7 +560,7 @@ class _Line:
             "kind": "import",
             **event,
         }
-        whole_event["receipt_key"] = f"{base[:400]}:{digest(whole_event)}"
+        whole_event["receipt_key"] = f"{cut(base, KEY_BYTES)[0]}:{digest([base, whole_event])}"
         return whole_event
 
 

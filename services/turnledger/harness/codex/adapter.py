@@ -18,6 +18,7 @@ from turnledger.harness.facts import (
     Notes,
     clean,
     count,
+    cut,
     identifier,
     joined,
     known,
@@ -25,6 +26,7 @@ from turnledger.harness.facts import (
     moment,
     put_text,
     put_value,
+    taken_over,
     text,
     whole,
 )
@@ -34,8 +36,11 @@ PRODUCER = "codex"
 OUTPUT_VERSION = 1
 """The epoch of what this reader writes (design 7): a reader that says the same differently counts it up."""
 EVENTS_A_RECORD = 256
+TYPE_BYTES = 128
 MESSAGE_LIMIT = 2048
 """Bytes of an error message."""
+MOST_PERCENT = 1_000_000
+"""A share of a rate limit above this is no share."""
 HEAD_LINES = 6
 """Lines before a command's own output among which its exit code stands."""
 REQUEST_HEADING = "## My request for Codex:"
@@ -84,7 +89,7 @@ UNTOLD = frozenset(
 
 def recognises(record: Mapping[str, Any]) -> bool:
     """Whether a record can only be a line of a Codex rollout."""
-    if record.get("type") in ENVELOPES and isinstance(record.get("payload"), dict):
+    if text(record.get("type")) in ENVELOPES and isinstance(record.get("payload"), dict):
         return True
     return _bare_header(record) is not None
 
@@ -118,7 +123,7 @@ def _enveloped(record: Record) -> Record:
     header = _bare_header(record.value)
     if header is not None:
         return Record(record.number, record.offset, header)
-    if record.value.get("type") in BARE_ITEMS and "payload" not in record.value:
+    if text(record.value.get("type")) in BARE_ITEMS and "payload" not in record.value:
         return Record(record.number, record.offset, {"type": "response_item", "payload": record.value})
     return record
 
@@ -295,7 +300,7 @@ class _Rollout:
     def _limits_of(self, payload: Mapping[str, Any]) -> Iterator[Envelope]:
         for window, state in mapping(payload.get("rate_limits")).items():
             used = mapping(state).get("used_percent")
-            if not isinstance(used, (int, float)) or isinstance(used, bool):
+            if not isinstance(used, (int, float)) or isinstance(used, bool) or not 0 <= used <= MOST_PERCENT:
                 continue
             if used < 100:
                 self._limits.discard(window)
@@ -446,7 +451,7 @@ class _Rollout:
         self._notes.unknown[kind] += 1
         payload: dict[str, Any] = {}
         put_value(payload, "record", dict(value))
-        yield self._event(f"codex.{clean(kind.split('/')[-1])}"[:64], payload)
+        yield self._event(cut(f"codex.{clean(kind.split('/')[-1])}", TYPE_BYTES)[0], payload)
 
     def _event(
         self,
@@ -539,7 +544,7 @@ def _result(output: Any) -> tuple[str | None, dict[str, Any]]:
                 "duration_ms": whole(seconds * 1000) if isinstance(seconds, (int, float)) else None,
             }
         )
-        return text(said) if isinstance(said, str) else clean(orjson.dumps(output).decode()), facts
+        return text(said) if isinstance(said, str) else orjson.dumps(taken_over(output)).decode(), facts
     said = text(output)
     for line in (said or "").split("\n", HEAD_LINES)[:HEAD_LINES]:
         for prefix in ("Exit code: ", "Process exited with code "):

@@ -5,6 +5,8 @@ Every fact is a count, an extreme, or the first or last in order, so that events
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from turnledger.contract.event import Event
 from turnledger.contract.fields import count, text
 from turnledger.contract.types import EVENT_TYPES
@@ -103,32 +105,35 @@ class Facts:
         self._started: tuple[bytes, int | None] | None = None
         self._last: tuple[bytes, str, str | None, int | None] | None = None
 
-    def add(self, event: Event) -> None:
-        """Count one event."""
-        self.event_count += 1
-        at = event.at
-        if at is not None:
-            if self.last_at is None or self.first_at is None:
-                self.first_at = self.last_at = at
-            elif at > self.last_at:
-                self.last_at = at
-            elif at < self.first_at:
-                self.first_at = at
-        self.kinds.add(event.kind)
-        if event.parent_session_id is not None:
-            key = order_key(event)
-            if self._parent is None or key < self._parent[0]:
-                self._parent = (key, event.parent_session_id)
-        type_ = event.type
-        what = _WHAT.get(type_, _UNKNOWN)
-        if what:
-            if what == _COUNT:
-                self._count(event)
-            else:
-                self._say(event, what)
-        if event.schema_version > ENVELOPE_VERSION:
-            newer = self._newer
-            newer[event.schema_version] = newer.get(event.schema_version, 0) + 1
+    def add(self, events: Sequence[Event]) -> None:
+        """Count events."""
+        self.event_count += len(events)
+        first, last, kinds = self.first_at, self.last_at, self.kinds
+        for event in events:
+            at = event.at
+            if at is not None:
+                if last is None or first is None:
+                    first = last = at
+                elif at > last:
+                    last = at
+                elif at < first:
+                    first = at
+            if event.kind not in kinds:
+                kinds.add(event.kind)
+            if event.parent_session_id is not None:
+                key = order_key(event)
+                if self._parent is None or key < self._parent[0]:
+                    self._parent = (key, event.parent_session_id)
+            what = _WHAT.get(event.type, _UNKNOWN)
+            if what:
+                if what == _COUNT:
+                    self._count(event)
+                else:
+                    self._say(event, what)
+            if event.schema_version > ENVELOPE_VERSION:
+                newer = self._newer
+                newer[event.schema_version] = newer.get(event.schema_version, 0) + 1
+        self.first_at, self.last_at = first, last
 
     def _say(self, event: Event, what: int) -> None:
         type_ = event.type

@@ -61,8 +61,7 @@ def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
     gaps = gaps_of([*said, *kept], superseded)
     members = membership(kept)
     facts = Facts()
-    for event in kept:
-        facts.add(event)
+    facts.add(kept)
     context = TurnContext(
         tenant=tenant, session_id=session_id, running=facts.running, holes=gaps.holes, counted=gaps.counted
     )

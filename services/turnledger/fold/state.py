@@ -54,7 +54,7 @@ CLOSED_BUDGET = 64 * 1024
 IRREGULAR_BUDGET = 8 * 1024 * 1024
 """Bytes up to which a session that must be folded whole keeps all its events: reading them again costs more than holding them."""
 
-_PLAIN, _START, _END, _MESSAGE, _CALL, _SESSION, _STREAM, _BESIDE = range(8)
+_PLAIN, _CALL, _START, _END, _MESSAGE, _EXEC, _SESSION, _STREAM, _BESIDE = range(9)
 _NONE, _BOUNDED, _ENDS, _MESSAGES = range(4)
 
 
@@ -67,7 +67,16 @@ def _kind(type_: str) -> int:
         return _BESIDE
     if type_ in CALL_TYPES:
         return _CALL
-    return {"turn.started": _START, "turn.completed": _END, "message.recorded": _MESSAGE}.get(type_, _PLAIN)
+    return _ROLES.get(type_, _PLAIN)
+
+
+_ROLES = {
+    "turn.started": _START,
+    "turn.completed": _END,
+    "message.recorded": _MESSAGE,
+    "process.started": _EXEC,
+    "process.exited": _EXEC,
+}
 
 
 _KINDS = {type_: _kind(type_) for type_ in EVENT_TYPES}
@@ -125,12 +134,15 @@ class _Stream:
 
     __slots__ = (
         "dropped_hi",
+        "epoch",
         "key",
         "lane",
         "last",
         "mode",
+        "name",
         "open",
         "outside",
+        "producer",
         "seen",
         "superseded",
         "watched",
@@ -138,6 +150,7 @@ class _Stream:
 
     def __init__(self, key: StreamKey, lane: _Lane) -> None:
         self.key = key
+        self.producer, self.epoch, self.name = key
         self.lane = lane
         self.last = -1
         self.seen = StreamSeen()
@@ -283,6 +296,7 @@ class SessionState:
         self._loose: list[Event] = []
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._streams: dict[StreamKey, _Stream] = {}
+        self._latest: _Stream | None = None
         self._turns: dict[str, _Turn] = {}
         self._by_id: dict[str, _Turn] = {}
         self._closed: dict[str, _Turn] = {}
@@ -359,6 +373,8 @@ class SessionState:
                         self._stale = True
                         self._pending = events[place:]
                         break
+                else:
+                    self._count(events)
             else:
                 self._stale = True
                 self._pending = list(events)
@@ -451,10 +467,12 @@ class SessionState:
                 self._dropped = True
             return
         left = CLOSED_BUDGET
+        # A turn may have ended and still be the window that a stream's next event falls into.
+        windows = {id(stream.open) for stream in self._streams.values()}
         doomed: list[_Turn] = []
         for turn in reversed(self._closed.values()):
             left -= turn.size
-            if left < 0 and not turn.dirty:
+            if left < 0 and not turn.dirty and id(turn) not in windows:
                 doomed.append(turn)
         if doomed and self._threads_used:
             doomed = self._leading(doomed)
@@ -492,16 +510,32 @@ class SessionState:
             self._by_id.pop(turn.turn_id, None)
         self._gone.add(turn.key)
 
+    def _count(self, events: list[Event]) -> None:
+        if self._superseded:
+            events = [
+                event
+                for event in events
+                if (event.producer, event.epoch, event.stream) not in self._superseded
+            ]
+        self._facts.add(events)
+
     # ---- one event -------------------------------------------------------------------------------------------------------------
 
     def _extend(self, event: Event, oracle: _Oracle | None) -> bool:
         """Append one event. False: it is not sure that the session's fold is then what this state says; nothing was appended."""
-        stream = self._streams.get((event.producer, event.epoch, event.stream))
-        if stream is None:
-            stream = self._new_stream(event)
-        type_ = event.type
+        stream = self._latest
+        if (
+            stream is None
+            or event.stream != stream.name
+            or event.producer != stream.producer
+            or event.epoch != stream.epoch
+        ):
+            stream = self._streams.get((event.producer, event.epoch, event.stream))
+            if stream is None:
+                stream = self._new_stream(event)
+            self._latest = stream
         if stream.superseded:
-            if type_ == "stream.superseded":
+            if event.type == "stream.superseded":
                 return False
             self._left_out.append(event)
             self._size += _weigh(event)
@@ -509,7 +543,8 @@ class SessionState:
         seq = event.seq
         if seq is not None:
             lane = stream.lane
-            if seq <= stream.last or event.epoch < lane.epoch:
+            last = stream.last
+            if seq <= last or stream.epoch < lane.epoch:
                 return False
             if oracle is not None:
                 lane.running = event.running
@@ -527,9 +562,9 @@ class SessionState:
                 elif at > running:
                     lane.running = running = at
                 event.running = running
-            lane.epoch = event.epoch
-            if seq != stream.last + 1:
-                stream.seen.reach(stream.last)
+            lane.epoch = stream.epoch
+            if seq != last + 1:
+                stream.seen.reach(last)
                 stream.seen.add(seq)
                 self._gaps_dirty = True
             stream.last = seq
@@ -537,22 +572,23 @@ class SessionState:
                 self._gaps_dirty = True
         else:
             event.running = event.at
-        if oracle is None:
-            self._facts.add(event)
-        kind = _KINDS.get(type_)
+        kind = _KINDS.get(event.type)
         if kind is None:
-            kind = _kind(type_)
-        if kind >= _SESSION:
-            return self._session_level(event, kind, oracle)
-        if (type_ == "process.started" or type_ == "process.exited") and not self._exec_in_order(event):
-            return False
+            kind = _kind(event.type)
+        if kind >= _EXEC:
+            if kind != _EXEC:
+                return self._session_level(event, kind, oracle)
+            if not self._exec_in_order(event):
+                return False
 
         turn: _Turn | None
         turn_id = event.turn_id
         if turn_id is not None or event.turn_index is not None:
-            turn = self._named_turn(event)
+            turn = self._by_id.get(turn_id) if event.turn_index is None and turn_id is not None else None
             if turn is None:
-                return False
+                turn = self._named_turn(event)
+                if turn is None:
+                    return False
             if self._held is not None:
                 if not self._held.hard(event, turn):
                     return False
@@ -561,7 +597,9 @@ class SessionState:
             ):
                 return False
             self._any_hard = True
-            if kind == _START:
+            if kind <= _CALL:
+                pass
+            elif kind == _START:
                 if not self._start(event, turn, stream, True):
                     return False
             elif kind == _END:
@@ -595,10 +633,10 @@ class SessionState:
         events = turn.events
         if stream is not turn.last_stream or seq is None:
             if events and not turn.unsorted:
-                last, running = events[-1].running, event.running
-                if last is None or running is None or running <= last:
+                before, now = events[-1].running, event.running
+                if before is None or now is None or now <= before:
                     turn.unsorted = True
-            turn.last_stream = stream
+            turn.last_stream = stream if seq is not None else None
         events.append(event)
         weight = _weigh(event)
         turn.size += weight
@@ -1268,26 +1306,25 @@ _BASE_WEIGHT = 700
 
 
 def _weigh(event: Event) -> int:
-    weight = _BASE_WEIGHT
-    for value in event.payload.values():
+    payload = event.payload
+    weight = _BASE_WEIGHT + 100 * len(payload)
+    for value in payload.values():
         kind = type(value)
         if kind is str:
-            weight += 60 + len(value)
+            weight += len(value)
         elif kind is dict or kind is list:
-            weight += _weigh_value(value)
-        else:
-            weight += 40
+            weight += _weigh_inside(value)
     return weight
 
 
-def _weigh_value(value: object) -> int:
-    if type(value) is str:
-        return 60 + len(value)
-    if type(value) is dict:
-        return 120 + sum(60 + _weigh_value(inner) for inner in value.values())
-    if type(value) is list:
-        return 80 + sum(map(_weigh_value, value))
-    return 40
+def _weigh_inside(value: object) -> int:
+    try:
+        return 6 * len(_encode(value))
+    except (OverflowError, TypeError):  # an integer beyond 64 bits
+        return 6 * len(repr(value))
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def _matters_outside(event: Event) -> bool:
@@ -1308,9 +1345,6 @@ def point_key(row: Row) -> PointKey:
 def fingerprint(fold: TurnFold) -> int:
     """Of a turn's record and rows; comparable inside one process."""
     return _print((fold.digest, fold.flat, fold.calls, fold.tools, fold.parts, fold.findings))
-
-
-_encode = msgspec.msgpack.Encoder().encode
 
 
 def _print(value: object) -> int:

@@ -1,0 +1,92 @@
+"""The incremental path gives the same bytes as the fold of the set, whatever the order, the batches, what was let go of and restarts."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.property.fold_sessions import (
+    SESSIONS,
+    Projection,
+    Step,
+    asked,
+    build,
+    extend,
+    fresh,
+    mostly_in_order,
+)
+from turnledger.fold.session import fold_session
+from turnledger.fold.state import SessionState
+
+EXAMPLES = int(os.environ.get("TURNLEDGER_FOLD_EXAMPLES", "150"))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    session=SESSIONS,
+    receipts=st.booleans(),
+    late=st.lists(st.integers(0, 23), max_size=3),
+    seed=st.integers(0, 1 << 20),
+    batch=st.integers(1, 7),
+)
+def test_extending_equals_the_fold_of_the_set(
+    session: list[Step], receipts: bool, late: list[int], seed: int, batch: int
+) -> None:
+    chance = random.Random(seed)
+    events = mostly_in_order(build(session, receipts), late, chance)
+    state = SessionState("t", "s")
+    projection = Projection()
+    for start in range(0, len(events), batch):
+        arrived = fresh(events[start : start + batch])
+        before = events[:start]
+        extend(state, arrived, before)
+        so_far = events[: start + batch]
+        action = chance.randrange(6)
+        if action == 0:
+            projection.apply(asked(state, lambda: state.take_changes(True, force=True), so_far))
+            assert not state.has_changes
+            assert not state.has_open_changes
+            assert projection.tidy() == Projection.of(fold_session("t", "s", fresh(so_far)))
+            state.drop_closed()
+        elif action == 1:
+            projection.apply(asked(state, lambda: state.take_changes(False, force=True), so_far))
+        elif action == 2:
+            state.drop_closed()
+        elif action == 3:
+            projection.apply(asked(state, lambda: state.take_changes(True, force=True), so_far))
+            state = SessionState.from_history("t", "s", fresh(so_far), written=True)
+    projection.apply(asked(state, lambda: state.take_changes(True, force=True), events))
+    assert projection.tidy() == Projection.of(fold_session("t", "s", fresh(events)))
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(session=SESSIONS, receipts=st.booleans(), seed=st.integers(0, 1 << 20))
+def test_any_order_of_arrival_folds_to_the_same_bytes(session: list[Step], receipts: bool, seed: int) -> None:
+    events = build(session, receipts)
+    shuffled = fresh(events)
+    random.Random(seed).shuffle(shuffled)
+    assert Projection.of(fold_session("t", "s", shuffled)) == Projection.of(fold_session("t", "s", fresh(events)))
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(session=SESSIONS, seed=st.integers(0, 1 << 20))
+def test_a_cold_load_reports_everything_or_nothing(session: list[Step], seed: int) -> None:
+    events = build(session)
+    expected = Projection.of(fold_session("t", "s", fresh(events)))
+    unwritten = SessionState.from_history("t", "s", fresh(events), written=False)
+    projection = Projection()
+    projection.apply(unwritten.take_changes(True, force=True))
+    assert projection.tidy() == expected
+    written = SessionState.from_history("t", "s", fresh(events), written=True)
+    assert not written.has_changes
+    assert not written.has_open_changes
+
+
+@pytest.fixture(autouse=True)
+def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let go of closed turns at once, so that history is needed often."""
+    monkeypatch.setattr("turnledger.fold.state.CLOSED_BUDGET", 1500)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.stack import databases, servers
 from tests.stack.commands import run
@@ -281,6 +284,31 @@ def test_topics_are_created_once_and_never_changed(stack: servers.Servers) -> No
     assert other.returncode == 2
     assert other.stderr.startswith(
         f"turnledger: {name} at {stack.kafka_bootstrap} is there with 3 partitions, not 5: "
+    )
+
+
+def test_a_topic_takes_records_of_the_greatest_size_and_keeps_them_a_week(stack: servers.Servers) -> None:
+    name = f"made-{databases.secrets.token_hex(4)}"
+    environment = {"TURNLEDGER_KAFKA_BOOTSTRAP": stack.kafka_bootstrap, "TURNLEDGER_TOPIC": name}
+    assert (
+        f"{name} at {stack.kafka_bootstrap}: created, 24 partitions"
+        in run("topics", "create", environment=environment).stdout
+    )
+
+    async def settings() -> dict[str, str]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=stack.kafka_bootstrap)
+        await admin.start()
+        try:
+            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+            return {entry[0]: entry[1] for entry in answer.resources[0][4]}
+        finally:
+            await admin.close()
+
+    found = asyncio.run(settings())
+    assert (found["cleanup.policy"], found["retention.ms"], found["max.message.bytes"]) == (
+        "delete",
+        "604800000",
+        "1114112",
     )
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from turnledger.contract.topics import TOPICS
 from turnledger.errors import TurnledgerError
 
-DEFAULT_PARTITIONS = 8
+EVENTS = next(topic for topic in TOPICS if topic.name == "turnledger.events")
+"""The only topic that this version reads and writes; its settings are those of the catalogue, whatever it is called."""
 ANSWER_SECONDS = 15.0
 
 
@@ -33,13 +35,14 @@ class TopicState:
 async def create(
     bootstrap: str, name: str, *, partitions: int | None = None, replicas: int = 1
 ) -> TopicState:
-    """Make ``name`` with ``partitions`` (8 unless said), or find it. Raises :class:`TopicError`.
+    """Make ``name`` with ``partitions`` (the catalogue's unless said), or find it. Raises :class:`TopicError`.
 
     An existing topic with another number than the one asked for is an error: raising it would move sessions to other partitions.
     """
     async with _admin(bootstrap) as admin:
         try:
-            answer = await admin.create_topics([NewTopic(name, partitions or DEFAULT_PARTITIONS, replicas)])
+            wanted = NewTopic(name, partitions or EVENTS.partitions, replicas, topic_configs=_settings())
+            answer = await admin.create_topics([wanted])
             created = _verdict(name, answer.topic_errors[0], bootstrap)
             found = await _partitions(admin, name)
         except (TimeoutError, KafkaError, OSError) as error:
@@ -52,6 +55,14 @@ async def create(
             "or name another topic in TURNLEDGER_TOPIC (another number would move sessions between partitions)."
         )
     return TopicState(name, found, created)
+
+
+def _settings() -> dict[str, str]:
+    return {
+        "cleanup.policy": EVENTS.cleanup_policy,
+        "retention.ms": str(EVENTS.retention_ms),
+        "max.message.bytes": str(EVENTS.max_message_bytes),
+    }
 
 
 def _verdict(name: str, answer: tuple[object, ...], bootstrap: str) -> bool:

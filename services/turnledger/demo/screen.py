@@ -18,7 +18,8 @@ from turnledger.doctor.tables import count, dollars, safe
 
 PLAIN_SECONDS = 5.0
 """How often a line is printed where no table can live."""
-HEADS = ("session", "agent", "status", "turns", "calls", "tools", "in", "out", "cost", "gaps", "grade")
+HEADS = ("session", "agent", "status", "turns>", "calls>", "tools>", "in>", "out>", "cost>", "gaps>", "grade")
+"""A head that ends in ``>`` names a column of figures."""
 
 
 class Screen:
@@ -83,7 +84,7 @@ def sessions_table(sessions: Sequence[Row]) -> Table:
     """Sessions with their figures."""
     table = Table(header_style="bold")
     for head in HEADS:
-        table.add_column(head, justify="left" if head in ("session", "agent", "status", "grade") else "right")
+        table.add_column(head.removesuffix(">"), justify="right" if head.endswith(">") else "left")
     for row in sessions:
         table.add_row(*map(Text, session_cells(row)))
     return table

@@ -72,7 +72,7 @@ class Services:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._note = folder / "services.json"
-        self._ports = {f"worker-{number}": free_port() for number in (1, 2)}
+        self._ports = {name: free_port() for name in ("worker-1", "worker-2", "rollup")}
         self.workers = [
             Service(
                 name,
@@ -82,8 +82,14 @@ class Services:
                 folder / f"{name}.log",
             )
             for name, port in self._ports.items()
+            if name != "rollup"
         ]
-        self.rollup = Service("rollup", ["rollup"], environment, folder / "rollup.log")
+        self.rollup = Service(
+            "rollup",
+            ["rollup", "--health-port", str(self._ports["rollup"])],
+            environment,
+            folder / "rollup.log",
+        )
 
     @property
     def all(self) -> list[Service]:
@@ -102,17 +108,16 @@ class Services:
         write_whole(self._note, json.dumps([s.process.to_json() for s in self.all if s.process]) + "\n")
 
     def wait_ready(self) -> None:
-        """Return when both workers say that they are well and every service runs."""
+        """Return when every service says that it is well."""
         end = time.monotonic() + READY_SECONDS
-        waiting = list(self.workers)
+        waiting = self.all
         while waiting:
             for service in self.all:
                 service.must_run()
-            waiting = [worker for worker in waiting if not _well(self._ports[worker.name])]
+            waiting = [service for service in waiting if not _well(self._ports[service.name])]
             if waiting and time.monotonic() > end:
-                worker = waiting[0]
                 raise TurnledgerError(
-                    f"{worker.name} is not well after {READY_SECONDS:.0f} s: {tail(worker.log, 2)}. Its log: {worker.log}"
+                    f"{waiting[0].name} is not well after {READY_SECONDS:.0f} s: {tail(waiting[0].log, 2)}. Its log: {waiting[0].log}"
                 )
             time.sleep(0.1)
 

@@ -56,6 +56,7 @@ class World:
     def environment(self) -> dict[str, str]:
         """For every command that the demo starts."""
         return self.addresses.environment() | {
+            "TURNLEDGER_TOPIC": self.topic,
             "TURNLEDGER_SESSION_TIMEOUT_SECONDS": str(SESSION_TIMEOUT_SECONDS),
             "PYTHONUNBUFFERED": "1",
         }
@@ -76,12 +77,12 @@ def run_demo(state: Path | None, topic: str, *, short: bool = False, seed: int =
         sent = stream(
             screen, world, services, view, run, before, seed=seed, seconds=SHORT_SECONDS if short else SECONDS
         )
-        live = settle(screen, services, view, topic, before, sent.records)
+        found = settle(screen, services, view, topic, before, sent.records)
         speed = backlog(
             screen, world, services, view, run, seed=seed, vms=SHORT_RETURN_VMS if short else RETURN_VMS
         )
         wait_for_rollups(screen, services, view)
-        totals(screen, sent, live)
+        totals(screen, sent, found)
         table(screen, "Sessions", HEADS, [session_cells(row) for row in view.sessions(f"{run}-vm-%")])
         faults(screen, view, sent, f"{run}-vm-%", topic, since)
         questions(screen, view, f"{run}-vm-%")
@@ -144,7 +145,6 @@ def set_up(screen: Screen, state: Path | None, topic: str) -> World:
             f"the broker answers at {addresses.kafka_bootstrap}, the database at {place(addresses.database_url)}"
         )
     world = World(addresses, topic, state_folder(state) / "demo")
-    os.environ.update(world.addresses.environment())
     screen.say("bringing the schema up to date and creating the topic")
     command(world, "db", "migrate", quiet=True)
     command(world, "topics", "create", quiet=True)
@@ -252,6 +252,7 @@ def wait_for_rollups(screen: Screen, services: Services, view: LedgerView) -> No
     """Wait until the aggregates are those of the last event."""
     wait(services, lambda: view.marks() == 0, view.marks, "the rollup worker is done")
     screen.say("the aggregates are up to date")
+    screen.write("")
 
 
 def caught_up(screen: Screen, services: Services, view: LedgerView, world: World, before: Account) -> None:
@@ -457,7 +458,8 @@ def command(world: World, *arguments: str, quiet: bool = False) -> None:
 
 def table(screen: Screen, title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """One table."""
-    screen.write("")
+    if screen.out.isatty():  # elsewhere each table ends with an empty line
+        screen.write("")
     show(screen.out, title, heads, rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ class Vm:
         self.events: list[tuple[float, dict[str, Any]]] = []
         self._next: defaultdict[str, int] = defaultdict(int)
         self._calls = 0
+        self._ids = 0
         self._last: defaultdict[str, float] = defaultdict(float)
 
     @property
@@ -64,8 +66,10 @@ class Vm:
         return f"call-{self._calls}"
 
     def hex(self, digits: int = 12) -> str:
-        """A random id."""
-        return f"{self.rng.getrandbits(4 * digits):0{digits}x}"
+        """The session's next id. It follows from the session's own id: two runs of one seed do the same work, but a provider never gives
+        two calls the same message id, and the ledger would take such calls for copies of one (contract 8)."""
+        self._ids += 1
+        return hashlib.sha256(f"{self.session_id}/{self._ids}".encode()).hexdigest()[:digits]
 
     def word(self, *words: str) -> str:
         """One of them."""

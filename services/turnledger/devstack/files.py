@@ -67,10 +67,10 @@ def keep_or_change(port: int | None, owner: str, say: Callable[[str], None]) -> 
 
 
 def tail(path: Path, lines: int = 5) -> str:
-    """The last ``lines`` of a log, in one line, for the sentence that says why a server ended."""
+    """The last ``lines`` of a log, in one line and cut, for the sentence that says why a process ended."""
     try:
         text = path.read_bytes()[-20_000:].decode(errors="replace")
     except OSError:
         return "no log was written"
-    said = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line.strip()[:300] for line in text.splitlines() if line.strip()]
     return " | ".join(said[-lines:]) or "the log is empty"

@@ -141,6 +141,10 @@ class SessionCache:
         self._sizes[entry.key] = size
         self._entries.move_to_end(entry.key)
 
+    def touch(self, key: SessionKey) -> None:
+        """Make an entry the most recently used."""
+        self._entries.move_to_end(key)
+
     def drop(self, key: SessionKey) -> None:
         if self._entries.pop(key, None) is not None:
             self.bytes -= self._sizes.pop(key)

@@ -31,7 +31,8 @@ _TYPES_IN_MEMORY = 4096
 class Group:
     """The events of one session in one partition of a round, in offset order."""
 
-    key: SessionKey
+    tenant: str
+    session_id: str
     kafka_key: bytes
     share: Share
     events: list[Event] = field(default_factory=list)
@@ -41,6 +42,24 @@ class Group:
     mismatched: int = 0
     first_mismatch: Record | None = None
     last_mismatch: int = 0
+
+    @property
+    def key(self) -> SessionKey:
+        return (self.tenant, self.session_id)
+
+
+def _group(event: Event, record: Record, share: Share, groups: dict[SessionKey, Group]) -> Group:
+    """The group of an event; a record whose key is not that of its body is noted (contract 15)."""
+    key = (event.tenant, event.session_id)
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = Group(*key, kafka_key(key), share)
+    if record.key != group.kafka_key:
+        if group.first_mismatch is None:
+            group.first_mismatch = record
+        group.mismatched += 1
+        group.last_mismatch = record.offset
+    return group
 
 
 class DeadWindow:
@@ -101,10 +120,11 @@ class Decider:
     def read(
         self, records: Sequence[Record], share: Share, groups: dict[SessionKey, Group], window: DeadWindow
     ) -> int:
-        """Decode records into ``groups``; dead letters go to ``share``. Returns how many records were taken: all, or those up to the one
-        at which the share of dead letters became too large."""
+        """Decode records into ``groups``; dead letters go to ``share``. Returns how many records were taken: all, or those up to the
+        one at which the share of dead letters became too large."""
         read = self._reader.read
-        get = groups.get
+        by_kafka_key: dict[bytes | None, Group] = {}
+        find = by_kafka_key.get
         passed = 0
         taken = 0
         for record in records:
@@ -120,15 +140,11 @@ class Decider:
                 continue
             passed += 1
             event.position = record.offset
-            key = (event.tenant, event.session_id)
-            group = get(key)
-            if group is None:
-                group = groups[key] = Group(key, kafka_key(key), share)
-            if record.key != group.kafka_key:
-                if group.first_mismatch is None:
-                    group.first_mismatch = record
-                group.mismatched += 1
-                group.last_mismatch = record.offset
+            # A group that is found by its own key, and whose session is the event's, needs no further look.
+            group = find(record.key)
+            if group is None or group.session_id != event.session_id or group.tenant != event.tenant:
+                group = _group(event, record, share, groups)
+                by_kafka_key[group.kafka_key] = group
             if event.seq is None:
                 group.unnumbered = True
             group.events.append(event)

@@ -209,29 +209,44 @@ class Folder:
         """Rows of the streams that were touched. ``late(stream, whether)`` hears of those whose row runs late from now on, or no
         longer."""
         round_ = self.prepared.round
+        known_day = round_.known_day
         for stream in self.touched:
-            touch = StreamTouch(stream.stream_no, stream.first, stream.last, stream.days)
+            first, last = stream.first, stream.last
+            stream.touched = False
+            stream.first = stream.last = None
+            seen = stream.seen
+            stored = stream.stored
+            chunks_moved = seen.dirty or seen.gone
+            if (
+                stored is not None
+                and not chunks_moved
+                and stored[2] == seen.missing
+                and stored[3] == stream.next_ordinal
+                and stored[4] == stream.open_gaps
+            ):
+                # Only extended: the row runs late, and the stored range of its last day is open upwards.
+                late(stream, True)
+                days = stream.days
+                if first is not None and last is not None:
+                    if days.day == known_day and days.day is not None:
+                        days.seq_to = last
+                        round_.extended.append((stream.stream_no, days, first, last))
+                    else:
+                        round_.touched.append(StreamTouch(stream.stream_no, first, last, days))
+                continue
+            touch = StreamTouch(stream.stream_no, first, last, stream.days)
             state = stream.state()
             if stream.fresh:
                 stream.fresh = False
-                stream.stored = state
                 round_.streams.append(stream_row(stream.stream_no, stream.session_no, *stream.key, state))
-            elif (
-                stream.stored is None
-                or state[2:] != stream.stored[2:]
-                or stream.seen.dirty
-                or stream.seen.gone
-            ):
-                stream.stored = touch.row = state
+            else:
+                touch.row = state
                 late(stream, False)
-            elif state != stream.stored:
-                late(stream, True)
-            if stream.seen.dirty or stream.seen.gone:
-                touch.chunks = [(chunk, stream.seen.chunk_bytes(chunk)) for chunk in stream.seen.dirty]
-                touch.chunks_gone = list(stream.seen.gone)
-                stream.seen.saved()
-            stream.touched = False
-            stream.first = stream.last = None
+            stream.stored = state
+            if chunks_moved:
+                touch.chunks = [(chunk, seen.chunk_bytes(chunk)) for chunk in seen.dirty]
+                touch.chunks_gone = list(seen.gone)
+                seen.saved()
             round_.touched.append(touch)
         self.prepared.streams = self.touched
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import psycopg
@@ -134,6 +135,8 @@ class Ingest:
         self._round_numbers = itertools.count(1)
         self._leases = itertools.count(1)
         self._committed_round = 0
+        self._day: date | None = None
+        """Day of ingest of the last round."""
         self._flushed_at = 0.0
         self._upkeep_at = 0.0
         self._unique_failures = 0
@@ -598,6 +601,7 @@ class Ingest:
                 self._finish(piece.batches, committed=False)
         pieces = current
         prepared = prepare.begin(number, self.settings.topic, self.slot, pieces)
+        prepared.round.known_day = self._day
         by_partition = prepare.read(prepared, self.decider)
         groups = [group for found in by_partition.values() for group in found.values()]
         seats = {group.share.step.partition: prepared.seats[group.share.step.partition] for group in groups}
@@ -761,8 +765,14 @@ class Ingest:
                 if seat.stopped is None:
                     wanted.update(seat.dirty)
         for key, entry in wanted.items():
-            changes = await self._asked(entry, flush, patient)
             state = entry.state
+            if not (flush or entry.wipe or state.has_changes):
+                # The usual case, thousands a round: a turn goes on.
+                if entry.dirty_since is None and state.has_open_changes:
+                    self._dirty(prepared, entry)
+                self.cache.touch(key)
+                continue
+            changes = await self._asked(entry, flush, patient)
             if changes is not None:
                 missing = folder.missing_receipts(entry, changes)
                 ordinals: Mapping[tuple[int, bytes], int] = {}
@@ -771,17 +781,19 @@ class Ingest:
                 folder.write(entry, changes, ordinals)
                 prepared.entries[key] = entry
                 entry.round_no = prepared.number
-            home = self.seats[entry.home]
+                prepare.share_of(prepared, self.seats[entry.home])
             if state.has_changes or state.has_open_changes:
                 if entry.dirty_since is None:
-                    entry.dirty_since = prepared.number
-                    home.dirty[key] = entry
+                    self._dirty(prepared, entry)
             elif entry.dirty_since is not None:
                 entry.dirty_since = None
-                home.dirty.pop(key, None)
-            if changes is not None:
-                prepare.share_of(prepared, home)
+                self.seats[entry.home].dirty.pop(key, None)
             self.cache.measure(entry)
+
+    def _dirty(self, prepared: Prepared, entry: SessionEntry) -> None:
+        """From this round on the entry has changes that are not projected."""
+        entry.dirty_since = prepared.number
+        self.seats[entry.home].dirty[entry.key] = entry
 
     async def _asked(self, entry: SessionEntry, flush: bool, patient: bool) -> SessionChanges | None:
         while True:
@@ -1001,6 +1013,7 @@ class Ingest:
         round_ = prepared.round
         self.health.database_works()
         if round_.day is not None:
+            self._day = round_.day
             write.move_days(round_.touched, round_.day)
         for share in round_.shares:
             self._moved(prepared, share)

@@ -206,6 +206,11 @@ def write_in(
         round_.streams,
     )
     _events(connection, round_.shares, today)
+    if round_.extended and round_.known_day != today:
+        round_.touched += [
+            StreamTouch(number, first, last, days) for number, days, first, last in round_.extended
+        ]
+        round_.extended.clear()
     _stream_state(connection, round_.touched, today)
     if round_.receipts:
         head = field_count(4) + day(today)

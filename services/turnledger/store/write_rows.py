@@ -144,6 +144,9 @@ class Round:
     sessions: list[bytes] = field(default_factory=list)
     streams: list[bytes] = field(default_factory=list)
     touched: list[StreamTouch] = field(default_factory=list)
+    extended: list[tuple[int, StreamDays, int, int]] = field(default_factory=list)
+    """Streams that were only extended, on ``known_day`` as far as is known: (stream_no, days, first, last)."""
+    known_day: date | None = None
     receipts: list[bytes] = field(default_factory=list)
     mismatches: list[bytes] = field(default_factory=list)
     gaps: GapWrites = field(default_factory=GapWrites)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from turnledger.contract.event import Event
-from turnledger.fold.fields import decimal_text, finding, integer, place_key, text
+from turnledger.fold.fields import decimal_text, finding, integer, label, place_key, status_code, text
 from turnledger.fold.model import Row, Turn
 from turnledger.fold.order import order_key
 from turnledger.fold.usage import (
@@ -75,9 +75,7 @@ class Sighting:
             value if type(value) is str and value else _odd_text(event, "message_id", value, wrong)
         )
         value = payload.get("request_id")
-        self.request_id = (
-            value if type(value) is str and value else _odd_text(event, "request_id", value, wrong)
-        )
+        self.request_id = value if type(value) is str and value else label(event, "request_id", wrong)
         self.report: Report | None = None
         if what == USAGE or "usage" in payload:
             self.report = read_report(event, wrong)
@@ -217,7 +215,7 @@ class Call:
             event = completion.event
             payload = event.payload
             if "status_code" in payload:
-                self.status_code = integer(event, "status_code", wrong)
+                self.status_code = status_code(event, wrong)
             if "stop_reason" in payload:
                 self.stop_reason = text(event, "stop_reason", wrong)
             if completion.what == FAILED and "error_class" in payload:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from turnledger.contract.event import Event
+from turnledger.fold.fields import label
 from turnledger.fold.model import NO_THREADS, StreamKey, Threads
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ def claims(event: Event) -> tuple[Claim, ...]:
     found: tuple[Claim, ...] = ()
     if type(message) is str and message:
         found = (("message", message),)
-    if type(request) is str and request:
-        found = (*found, ("request", request))
+    if request is not None and request != "":
+        name = label(event, "request_id", [])
+        if name is not None:
+            found = (*found, ("request", name))
     if not found and event.model_call_id is None and _attaches(kind, payload):
         return (SESSION_WIDE,)
     return found

@@ -137,14 +137,31 @@ def mapping(event: Event, name: str, wrong: list[Row]) -> dict[str, Any] | None:
     return None
 
 
+def status_code(event: Event, wrong: list[Row]) -> int | None:
+    """The status of a protocol. One that no column holds (32 bits) is no status."""
+    value = event.payload.get("status_code")
+    if value is None:
+        return None
+    whole = integral(value)
+    if whole is None or not -(2**31) <= whole < 2**31:
+        wrong_type(event, "status_code", wrong)
+        return None
+    return whole
+
+
 def decimal_text(event: Event, name: str, wrong: list[Row]) -> str | None:
     """A number as plain decimal text (``numeric`` columns), exactly as its shortest spelling says."""
     value = event.payload.get(name)
     if value is None:
         return None
+    found = decimal_of(value)
+    if found is None:
+        wrong_type(event, name, wrong)
+    return found
+
+
+def decimal_of(value: Any) -> str | None:
+    """A number as plain decimal text; None for anything else."""
     if type(value) is int:
         return str(value)
-    if type(value) is float:
-        return format(Decimal(repr(value)), "f")
-    wrong_type(event, name, wrong)
-    return None
+    return format(Decimal(repr(value)), "f") if type(value) is float else None

@@ -11,13 +11,13 @@ from typing import Any, Final
 from turnledger.contract.canonical import dumps, dumps_whole
 from turnledger.contract.event import Event
 from turnledger.contract.types import wrong_fields
-from turnledger.fold.calls import CALL_TYPES, Call
+from turnledger.fold.calls import CALL_TYPES
 from turnledger.fold.context import Hole
-from turnledger.fold.fields import choice, flag, integer, listed, mapping, text, wrong_type
+from turnledger.fold.fields import choice, flag, integer, listed, mapping, status_code, text, wrong_type
 from turnledger.fold.model import Row, StreamKey
 from turnledger.fold.points import TYPES as POINT_TYPES
 from turnledger.fold.tools import TOOL_TYPES
-from turnledger.fold.usage import USAGE_GAPS, Settled
+from turnledger.fold.usage import USAGE_GAPS
 
 SCHEMA_VERSION: Final = 2
 CAP: Final = 24
@@ -133,8 +133,6 @@ class Scan:
                 self.inherited = False
             if sort == _CALL:
                 self.call_events.append((index, event))
-                if wrong_fields(event):
-                    report_wrong(event, wrong)
                 if kind == "model_call.completed":
                     self.last_call = index
                     payload = event.payload
@@ -161,6 +159,7 @@ class Scan:
                 self.tool_events.append((index, event))
                 if kind == "tool_call.requested":
                     self.last_request = index
+                continue
             elif sort == _MESSAGE:
                 self._message(index, event)
             elif sort == _NOTE:
@@ -241,17 +240,19 @@ def enclosed(spans: Sequence[Span], holes: Mapping[StreamKey, Sequence[Hole]]) -
 
 
 def grade_of(
-    gaps: Sequence[Row], whole: bool, tools: Sequence[Row], settled: Settled, usage_gap: bool, counted: bool
+    gaps: Sequence[Row], sound: bool, tools: Sequence[Row], usage: Row, usage_gap: bool, counted: bool
 ) -> str:
-    """The worst that holds before conflicts (contract 13). ``whole``: the turn has a start and, unless open, an end."""
+    """The worst that holds before conflicts (contract 13).
+
+    ``sound``: the turn has a start and, unless open, an end, and none of its figures is a lower bound.
+    """
     for gap in gaps:
         if gap["state"] == "open":
             return "gaps"
-    usage = settled.usage
-    if not whole or usage_gap or settled.lower_bound or usage["reported"] < usage["total"]:
+    if not sound or usage_gap or usage["reported"] < usage["total"]:
         return "partial"
     for tool in tools:
-        if tool["pairing"] in ("missing_result", "orphan_result"):
+        if tool["pairing"] == "missing_result" or tool["pairing"] == "orphan_result":
             return "partial"
     return "complete" if counted else "unknown"
 
@@ -261,7 +262,7 @@ def has_usage_gap(findings: Iterable[Row]) -> bool:
     return any(one["check"] in USAGE_GAPS for one in findings)
 
 
-def stop_why(status: str, scan: Scan, calls: Sequence[Call], tools: Sequence[Row]) -> str:
+def stop_why(status: str, scan: Scan, tools: Sequence[Row]) -> str:
     """Why a turn stopped: the first that holds (contract 10)."""
     if status == "failed":
         return "failed"
@@ -423,7 +424,7 @@ def add_notes(record: Row, completed: Event | None, scan: Scan) -> None:
             said = text(event, name, wrong)
             if said is not None:
                 error[name] = said
-        code = integer(event, "status_code", wrong)
+        code = status_code(event, wrong)
         if code is not None:
             error["status_code"] = code
         errors.append(error)

@@ -25,7 +25,7 @@ TOOL_TYPES: Final = {
 }
 """Event types that ``pair_tools`` reads."""
 
-ORIGINS: Final = frozenset(("native", "mcp", "builtin", "local"))
+ORIGINS: Final = frozenset(("native", "mcp", "builtin", "local", "unknown"))
 _STATUSES: Final = frozenset(("ok", "error"))
 _DENIERS: Final = frozenset(("policy", "guard", "user"))
 _DIRECTIONS: Final = frozenset(("request", "response"))

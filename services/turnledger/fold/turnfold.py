@@ -27,6 +27,7 @@ from turnledger.fold.context import TurnContext
 from turnledger.fold.fields import finding, text
 from turnledger.fold.model import NO_THREADS, Row, Threads, Turn, TurnFold, UsagePart
 from turnledger.fold.order import order_key
+from turnledger.fold.quick import quick_calls, quick_tools
 from turnledger.fold.record import (
     SCHEMA_VERSION,
     Scan,
@@ -83,26 +84,40 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
     wrong = scan.wrong
     found: list[Row] = []
 
-    own = ctx.calls.of(key) if ctx.calls is not None else resolve_turn(key, scan.call_events)
-    threads, contributions = _climb(turn, own, ctx, found, wrong)
-    calls = own.calls
-    settled = settle(calls, contributions, key, kind)
-    if settled.findings:
+    quick = quick_calls(scan.call_events, key, kind) if ctx.calls is None else None
+    if quick is not None:
+        call_rows = quick.rows
+        usage, parts = quick.usage, quick.parts
+        unattributed, lower_bound = None, quick.lower_bound
+        threads = ctx.threads
+        if turn.started is not None and "provider_thread" in turn.started.payload:
+            threads, _ = _climb(turn, TurnCalls(), ctx, found, wrong)
+        if scan.mentioned:
+            _mention_findings(scan.mentioned - quick.recorded, key, found)
+        told: Sequence[Row] = ()
+    else:
+        for _, event in scan.call_events:
+            report_wrong(event, wrong)
+        own = ctx.calls.of(key) if ctx.calls is not None else resolve_turn(key, scan.call_events)
+        threads, contributions = _climb(turn, own, ctx, found, wrong)
+        settled = settle(own.calls, contributions, key, kind)
+        usage, parts = settled.usage, settled.parts
+        unattributed, lower_bound = settled.unattributed, settled.lower_bound
         found += settled.findings
-    if own.findings:
         found += own.findings
-    if len(calls) > 1:
-        count_retries(calls)
-    elif calls:
-        calls[0].retries = calls[0].retried
-    call_rows = [call_row(call, kind, wrong) for call in calls]
-    _call_findings(call_rows, calls, found)
-    _mention_findings(own, scan.mentioned, key, found)
-    if own.rollups:
-        found += _rollup_findings(own.rollups, settled.usage)
+        told = own.findings
+        count_retries(own.calls)
+        call_rows = [call_row(call, kind, wrong) for call in own.calls]
+        _call_findings(own.calls, found)
+        _mention_findings((scan.mentioned | own.mentioned) - own.recorded, key, found)
+        if own.rollups:
+            found += _rollup_findings(own.rollups, usage)
 
-    tool_rows: list[Row] = []
-    if scan.tool_events:
+    tool_rows = quick_tools(scan.tool_events, key, kind, scan.end)
+    if tool_rows is None:
+        tool_rows = []
+        for _, event in scan.tool_events:
+            report_wrong(event, wrong)
         waiting = turn.status == "open"
         for tool in pair_tools(scan.tool_events, wrong):
             pairing = pairing_of(tool, scan.end, waiting)
@@ -114,8 +129,10 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
     started = turn.started
     gaps = enclosed(scan.spans, ctx.holes)
     whole = started is not None and (completed is not None or turn.status == "open")
-    grade = grade_of(gaps, whole, tool_rows, settled, bool(found) and has_usage_gap(found), ctx.counted)
-    why = stop_why(turn.status, scan, calls, tool_rows)
+    grade = grade_of(
+        gaps, whole and not lower_bound, tool_rows, usage, bool(found) and has_usage_gap(found), ctx.counted
+    )
+    why = stop_why(turn.status, scan, tool_rows)
     started_at = started.at if started is not None else None
     completed_at = completed.at if completed is not None else None
     duration = duration_of(started_at, completed, wrong)
@@ -133,7 +150,7 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
         "model_calls": [call_entry(row, index) for index, row in enumerate(call_rows)],
         "round_trips": len(call_rows),
         "tool_calls": [tool_entry(row) for row in tool_rows],
-        "usage": settled.usage,
+        "usage": usage,
         "counts": {
             "events": len(events),
             "net": seen[5],
@@ -164,8 +181,8 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
     said = user_input(started, scan)
     if said is not None:
         record["user_input"] = said
-    if settled.unattributed is not None:
-        record["unattributed"] = settled.unattributed
+    if unattributed is not None:
+        record["unattributed"] = unattributed
     context = context_of(call_rows, scan)
     if context is not None:
         record["context"] = context
@@ -174,10 +191,9 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
     body = canonical(record, scan)
     digest = sha256(body).hexdigest()
     if wrong:
-        found += _once(wrong, own.findings)
+        found += _once(wrong, told)
     for one in found:
         one["row"].setdefault("turn_key", key)
-    usage = settled.usage
     flat: Row = {
         "turn_key": key,
         "turn_id": turn.turn_id,
@@ -209,7 +225,7 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
         "usage_total": usage["total"],
         "order_key": turn.order_key,
     }
-    return TurnFold(turn, record, body, digest, flat, call_rows, tool_rows, settled.parts, found, threads)
+    return TurnFold(turn, record, body, digest, flat, call_rows, tool_rows, parts, found, threads)
 
 
 def fold_loose(events: Sequence[Event], ctx: TurnContext) -> LooseFold:
@@ -349,8 +365,8 @@ def _session_usage(parts: Iterable[UsagePart]) -> Buckets:
 # Findings
 
 
-def _call_findings(rows: Sequence[Row], calls: Sequence[Call], found: list[Row]) -> None:
-    for row, call in zip(rows, calls, strict=True):
+def _call_findings(calls: Sequence[Call], found: list[Row]) -> None:
+    for call in calls:
         if call.status == "failed":
             continue
         if call.model is None:
@@ -362,16 +378,14 @@ def _call_findings(rows: Sequence[Row], calls: Sequence[Call], found: list[Row])
                     "warning",
                     call.first,
                     call_key=call.key,
-                    model_call_id=row["model_call_id"],
+                    model_call_id=call.model_call_id,
                 )
             )
 
 
-def _mention_findings(own: TurnCalls, mentioned: set[str], turn_key: str | None, found: list[Row]) -> None:
+def _mention_findings(names: set[str], turn_key: str | None, found: list[Row]) -> None:
     """A ``model_call_id`` that no event of a call in the same turn has."""
-    if not mentioned and not own.mentioned:
-        return
-    for name in sorted((mentioned | own.mentioned) - own.recorded, key=str.encode):
+    for name in sorted(names, key=str.encode):
         found.append(finding("call_without_record", "info", None, turn_key=turn_key, model_call_id=name))
 
 
@@ -421,13 +435,13 @@ def _fold_loose(
             report_wrong(event, wrong)
     calls = own.calls
     settled = settle(calls, contributions, None, None)
-    found += settled.findings or ()
+    found += settled.findings
     found += own.findings
     for call in calls:
         call.retries = call.retried  # "directly before in the turn": outside turns there is no such order
     call_rows = [call_row(call, call.first.kind, wrong) for call in calls]
-    _call_findings(call_rows, calls, found)
-    _mention_findings(own, mentioned, None, found)
+    _call_findings(calls, found)
+    _mention_findings((mentioned | own.mentioned) - own.recorded, None, found)
     found += _rollup_findings([one for one in own.rollups if one[1] is not None], settled.usage)
     tools: list[tuple[Placed, Row]] = []
     for trace in by_trace.values():

@@ -54,7 +54,7 @@ CONVENTIONS: Final = {
     "google": "inclusive_thoughts_separate",
 }
 """The convention of a provider that a report without one is read by."""
-_KNOWN_CONVENTIONS: Final = frozenset(CONVENTIONS.values())
+KNOWN_CONVENTIONS: Final = frozenset(CONVENTIONS.values())
 
 SOURCES: Final = {"response": 0, "event": 1, "transcript": 2, "estimate": 3}
 """Where a report comes from, best first."""
@@ -188,7 +188,7 @@ def convention_of(report: Report, provider: str | None) -> str:
     given = report.convention
     if given is None:
         return CONVENTIONS.get(provider, "unknown") if provider is not None else "unknown"
-    return given if given in _KNOWN_CONVENTIONS else "unknown"
+    return given if given in KNOWN_CONVENTIONS else "unknown"
 
 
 def buckets(raw: Raw, convention: str) -> tuple[Buckets, bool]:
@@ -560,7 +560,7 @@ def settle(
                 call.model,
                 call.hour_at,
                 kind or call.first.kind,
-                _usage(values, int(has_figures), 1),
+                usage_row(values, int(has_figures), 1),
                 call.convention,
                 call.fidelity,
             )
@@ -581,7 +581,7 @@ def settle(
         parts += [_contribution_part(contribution, turn_key, kind) for contribution in shown]
     return Settled(
         parts,
-        _usage(total, reported, counted),
+        usage_row(total, reported, counted),
         None if left is None else usage_object(left),
         bool(lower),
         findings,
@@ -648,7 +648,8 @@ def _figures(values: Buckets) -> Row:
     return {name: value for name, value in zip(BUCKETS, values, strict=True) if value is not None}
 
 
-def _usage(values: Buckets, reported: int, total: int) -> Row:
+def usage_row(values: Buckets, reported: int, total: int) -> Row:
+    """A sum as the ``usage`` object of records and parts."""
     uncached, cache_read, write_5m, write_1h, write_other, output, reasoning, total_input = values
     return {
         "input_uncached": uncached,
@@ -675,7 +676,7 @@ def _contribution_part(contribution: Contribution, turn_key: str | None, kind: s
         model=contribution.model,
         hour_at=event.at if event.at is not None else event.running,
         kind=kind or event.kind,
-        usage=_usage(values, int(values != NO_BUCKETS), 1),
+        usage=usage_row(values, int(values != NO_BUCKETS), 1),
         convention=contribution.convention(),
         fidelity=contribution.fidelity(),
         inherited_event=contribution.inherited,

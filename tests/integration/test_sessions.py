@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -271,7 +272,7 @@ def test_a_page_names_gaps_conflicts_and_dead_letters(url: str) -> None:
 
 
 def test_topics_are_created_once_and_never_changed(stack: servers.Servers) -> None:
-    name = f"made-{databases.secrets.token_hex(4)}"
+    name = f"made-{secrets.token_hex(4)}"
     environment = {"TURNLEDGER_KAFKA_BOOTSTRAP": stack.kafka_bootstrap, "TURNLEDGER_TOPIC": name}
     made = run("topics", "create", "--partitions", "3", environment=environment)
     assert (made.returncode, f"{name} at {stack.kafka_bootstrap}: created, 3 partitions" in made.stdout) == (
@@ -288,7 +289,7 @@ def test_topics_are_created_once_and_never_changed(stack: servers.Servers) -> No
 
 
 def test_a_topic_takes_records_of_the_greatest_size_and_keeps_them_a_week(stack: servers.Servers) -> None:
-    name = f"made-{databases.secrets.token_hex(4)}"
+    name = f"made-{secrets.token_hex(4)}"
     environment = {"TURNLEDGER_KAFKA_BOOTSTRAP": stack.kafka_bootstrap, "TURNLEDGER_TOPIC": name}
     assert (
         f"{name} at {stack.kafka_bootstrap}: created, 24 partitions"

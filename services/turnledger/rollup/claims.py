@@ -45,10 +45,7 @@ class Decision:
 def settle(do: Statements, loaded: Loaded) -> Decision:
     """Decide the owners of a session's calls and write its claims (design 5, steps 3 and 4). In the session's transaction, after its lock."""
     family = _family(do, loaded.rows.tenant, [_holder(loaded)])
-    before = {
-        (row["identity"], row["call_key"], row["content"])
-        for row in do.rows("claims", session_no=loaded.session_no)
-    }
+    before = {(row["identity"], row["call_key"], row["content"]) for row in loaded.before["call_claims"]}
     after = _claims(do, loaded, family)
     changed = {identity for identity, _, _ in before ^ after}
     mine = {identity for identity, call_key, _ in after if call_key}
@@ -216,7 +213,7 @@ def _others(
     sessions, keys = [no for no, _ in pairs], [key for _, key in pairs]
     calls: dict[str, list[Row]] = defaultdict(list)
     numbers: dict[str, int] = {}
-    for row in do.rows("calls_of", sessions=sessions, keys=keys):
+    for row in do.calls_of(sessions, keys):
         calls[row["session_id"]].append(row)
         numbers[row["session_id"]] = row["session_no"]
     links = {

@@ -23,6 +23,6 @@ def set_hours(do: Statements) -> int | None:
             "providers": [row["provider"] for row in stale],
             "models": [row["model"] for row in stale],
         }
-        do.run("clear_hours", **key)
-        do.run("set_hours", **key)
+        do.run("clear_hours", "", **key)
+        do.run("set_hours", "", **key)
         return len(stale)

@@ -1,4 +1,4 @@
-"""Reads one session's projected rows as the pure sums take them, and puts back what they say. One COPY a table, only what moved."""
+"""Reads one session's projected rows as the pure sums take them, and puts back what they say: only what moved, one COPY a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 import psycopg
-from psycopg import sql
 
 from turnledger.fold import columns
 from turnledger.fold.model import Row
@@ -23,20 +22,68 @@ from turnledger.store.write_binary import RowEncoder
 Connection = psycopg.Connection[Any]
 
 _SESSION = (("session_no", "int8"),)
+_TURN = (("turn_no", "int4"), ("digest", "text"))
 CALL_OVERLAY = RowEncoder(_SESSION, columns.CALL_OVERLAY)
 PART_OVERLAY = RowEncoder(_SESSION, columns.PART_OVERLAY)
-TURN_OVERLAY = RowEncoder((*_SESSION, ("turn_no", "int4"), ("digest", "text")), columns.TURN_OVERLAY)
-ROLLUPS = {
-    "sessions": RowEncoder(_SESSION, columns.SESSIONS),
-    "ai_usage": RowEncoder(_SESSION, columns.AI_USAGE),
-    "tool_usage": RowEncoder(_SESSION, columns.TOOL_USAGE),
-    "mcp_usage": RowEncoder(_SESSION, columns.MCP_USAGE),
-}
+TURN_OVERLAY = RowEncoder((*_SESSION, *_TURN), columns.TURN_OVERLAY)
 HOUR_PARTS = RowEncoder((*_SESSION, ("tenant", "text")), columns.HOUR_PARTS)
 HOUR_MARK = RowEncoder((("tenant", "text"),), columns.HOUR_PARTS[:3])
+ROLLUPS = {
+    "sessions": columns.SESSIONS,
+    "ai_usage": columns.AI_USAGE,
+    "tool_usage": columns.TOOL_USAGE,
+    "mcp_usage": columns.MCP_USAGE,
+}
+_ROLLUP_ROWS = {table: RowEncoder(_SESSION, listed) for table, listed in ROLLUPS.items()}
+_ROLLUP_KEYS = {
+    "sessions": (),
+    "ai_usage": ("provider", "model"),
+    "tool_usage": ("tool_name", "origin"),
+    "mcp_usage": ("server_name", "tool_name"),
+}
+_HOUR_KEY = ("hour", "provider", "model")
 
 DERIVED = ("call_overlay", "part_overlay", "turn_overlay", *ROLLUPS)
 """Tables of which a session's rows follow from its projected rows, its family and prices alone, beside ``hour_parts`` and findings."""
+
+
+def _names(listed: Iterable[columns.Column], *more: str) -> tuple[str, ...]:
+    return (*more, *(name for name, _ in listed))
+
+
+CALLS = tuple(
+    name
+    for name in _names(columns.MODEL_CALLS)
+    if name
+    not in {
+        "trace_id", "protocol", "error_class", "status_code", "stop_reason", "method", "path", "started_at", "completed_at", "ttft_ms",
+        "retries", "usage_source", "peak_input_tokens", "context_tokens", "context_window", "messages_count", "tools_count", "request_bytes",
+        "response_bytes", "reported_cost_usd",
+    }
+)  # fmt: skip
+"""The columns of a call that sums and owners depend on: half of them."""
+
+_READ: dict[str, tuple[str, tuple[str, ...]]] = {
+    "facts": ("session_facts", _names(columns.FACTS)),
+    "turns": ("turns", ("turn_no", "digest", "turn_key", "kind", "inherited", "grade")),
+    "calls": ("model_calls", CALLS),
+    "tools": (
+        "tool_calls",
+        (
+            *("turn_key", "tool_name", "origin", "server_name", "status", "pairing", "duration_ms"),
+            *("bytes_sent", "bytes_received", "kind", "inherited_event"),
+        ),
+    ),
+    "contributions": ("usage_parts", _names(columns.USAGE_PARTS)),
+    "call_overlay": ("call_overlay", _names(columns.CALL_OVERLAY)),
+    "part_overlay": ("part_overlay", _names(columns.PART_OVERLAY)),
+    "turn_overlay": ("turn_overlay", _names(columns.TURN_OVERLAY, "turn_no", "digest")),
+    "hour_parts": ("hour_parts", _names(columns.HOUR_PARTS)),
+    "call_claims": ("call_claims", ("identity", "call_key", "content")),
+    **{table: (table, _names(listed)) for table, listed in ROLLUPS.items()},
+}
+"""What is read of a session: (table, columns)."""
+_ALSO = ("session", "conflicts", "dead_letters", "loose_checks", "open_gaps", "rollup_findings")
 
 
 class Torn(Exception):
@@ -55,6 +102,8 @@ class Loaded:
     """turn_key: digest of its record."""
     conflicts: list[Row]
     dead_letters: list[Row]
+    before: dict[str, list[Row]]
+    """By table: what the last roll-up set."""
 
 
 class Statements:
@@ -64,48 +113,79 @@ class Statements:
         """``connection`` loads instants as µs (``store.instants``); ``slot``: schema of the generation, from ``store.read.active_slot``."""
         self.connection = connection
         self.slot = slot
+        self._texts: dict[tuple[str, str], bytes] = {}
 
-    def text(self, name: str) -> bytes:
-        return query(f"rollup/{name}").replace(b"{slot}", self.slot.encode())
+    def text(self, name: str, table: str = "", listed: Sequence[str] = (), alias: str = "") -> bytes:
+        """A query, for this generation and a table and columns of ours."""
+        found = self._texts.get((name, table))
+        if found is None:
+            found = (
+                query(f"rollup/{name}")
+                .replace(b"{slot}", self.slot.encode())
+                .replace(b"{table}", table.encode())
+            )
+            shown = ", ".join(f'{alias}"{column}"' for column in listed)
+            found = self._texts[name, table] = found.replace(b"{columns}", shown.encode())
+        return found
 
     def rows(self, name: str, **values: object) -> list[Row]:
         with self.connection.cursor(binary=True) as cursor:
             cursor.execute(self.text(name), values)
-            names = [column.name for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+            return _rows(cursor)
 
     def value(self, name: str, **values: object) -> Any:
         """The first column of the first row, None without a row."""
         row = self.connection.execute(self.text(name), values).fetchone()
         return None if row is None else row[0]
 
-    def run(self, name: str, **values: object) -> int:
+    def run(self, name: str, table: str = "", **values: object) -> int:
         """How many rows it touched."""
-        return self.connection.execute(self.text(name), values).rowcount
+        return self.connection.execute(self.text(name, table), values).rowcount
+
+    def session(self, session_no: int) -> dict[str, list[Row]]:
+        """Everything of ``_READ`` and ``_ALSO`` of one session in one round trip: 20 of them would take longer than the rest."""
+        texts = {name: self.text("projected", table, listed) for name, (table, listed) in _READ.items()}
+        texts |= {name: self.text(name) for name in _ALSO}
+        with self.connection.pipeline():
+            cursors = {
+                name: self.connection.cursor(binary=True).execute(text, {"session_no": session_no})
+                for name, text in texts.items()
+            }
+        return {name: _rows(cursor) for name, cursor in cursors.items()}
+
+    def calls_of(self, sessions: Sequence[int], keys: Sequence[str]) -> list[Row]:
+        """The calls of these keys in these sessions, pair by pair, with ``session_id`` and ``session_no``."""
+        with self.connection.cursor(binary=True) as cursor:
+            cursor.execute(self.text("calls_of", "", CALLS, "c."), {"sessions": sessions, "keys": keys})
+            return _rows(cursor)
+
+
+def _rows(cursor: psycopg.Cursor[Any]) -> list[Row]:
+    found = cursor.fetchall()
+    if not found:
+        return []
+    names = [column.name for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def load(do: Statements, session_no: int) -> Loaded | None:
     """Everything that the sums of a session are made from; None where ingest has not projected it (any more)."""
-    found = do.rows("session", session_no=session_no)
-    facts = do.rows("facts", session_no=session_no)
-    if not found or not facts:
+    found = do.session(session_no)
+    if not found["session"] or not found["facts"]:
         return None
-    tenant, session_id = found[0]["tenant"], found[0]["session_id"]
-    turns = do.rows("turns", session_no=session_no)
-    conflicts = do.rows("conflicts", session_no=session_no)
-    dead_letters = do.rows("dead_letters", tenant=tenant, session_id=session_id)
+    turns, conflicts = found["turns"], found["conflicts"]
     rows = SessionRows(
-        tenant=tenant,
-        session_id=session_id,
-        facts=facts[0],
+        tenant=found["session"][0]["tenant"],
+        session_id=found["session"][0]["session_id"],
+        facts=found["facts"][0],
         turns=turns,
-        calls=do.rows("model_calls", session_no=session_no),
-        tools=do.rows("tool_calls", session_no=session_no),
-        contributions=do.rows("contributions", session_no=session_no),
-        loose_checks=frozenset(row["check"] for row in do.rows("loose_checks", session_no=session_no)),
-        open_gaps=do.value("open_gaps", session_no=session_no),
+        calls=found["calls"],
+        tools=found["tools"],
+        contributions=found["contributions"],
+        loose_checks=frozenset(row["check"] for row in found["loose_checks"]),
+        open_gaps=found["open_gaps"][0]["ranges"],
         conflicts=len(conflicts),
-        dead_letters=len(dead_letters),
+        dead_letters=len(found["dead_letters"]),
         disputed_turns=_disputed(do.connection, session_no, conflicts),
     )
     return Loaded(
@@ -114,7 +194,8 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         {turn["turn_key"]: turn["turn_no"] for turn in turns},
         {turn["turn_key"]: turn["digest"] for turn in turns},
         conflicts,
-        dead_letters,
+        found["dead_letters"],
+        {table: found[table] for table in (*DERIVED, "hour_parts", "call_claims", "rollup_findings")},
     )
 
 
@@ -147,47 +228,47 @@ def _disputed(connection: Connection, session_no: int, conflicts: Sequence[Row])
 # --- writing ----------------------------------------------------------------------------------------------------------------------
 
 
-def put(do: Statements, loaded: Loaded, rollup: SessionRollup, findings: Iterable[Row]) -> bool:
-    """Set all rows of a session that follow from others; True when its share of ``usage_hourly`` moved.
+def put(do: Statements, loaded: Loaded, rollup: SessionRollup, findings: Sequence[Row]) -> None:
+    """Set all rows of a session that follow from others, and mark the hours that are stale now.
 
-    ``findings``: groups as ``fold.findings.grouped`` gives them.
+    ``findings``: groups as ``fold.findings.grouped`` gives them. Raises :class:`Torn`.
     """
     moved = _put_calls(do, loaded, rollup)
-    _replace_if_moved(do, loaded.session_no, "part_overlay", "laid_parts", PART_OVERLAY, rollup.parts)
+    _set(do, loaded, "part_overlay", PART_OVERLAY, _names(columns.PART_OVERLAY), ("part_key",), rollup.parts)
     _put_turns(do, loaded, rollup, moved)
-    for table, encoder in ROLLUPS.items():
+    for table, listed in ROLLUPS.items():
         rows = [rollup.session] if table == "sessions" else getattr(rollup, table)
-        _replace(do, loaded.session_no, table, encoder, rows)
-    _put_findings(do, loaded.session_no, findings)
-    return _put_hours(do, loaded.session_no, loaded.rows.tenant, rollup.hour_parts)
+        _set(do, loaded, table, _ROLLUP_ROWS[table], _names(listed), _ROLLUP_KEYS[table], rows)
+    _put_findings(do, loaded, findings)
+    _put_hours(do, loaded.session_no, loaded.rows.tenant, loaded.before["hour_parts"], rollup.hour_parts)
 
 
-def remove(do: Statements, session_no: int) -> bool:
-    """Take back everything of a session that is projected no more; True when its share of ``usage_hourly`` moved."""
-    for table in DERIVED:
-        _delete(do, table, "session_no = %s", session_no)
-    _delete(do, "call_claims", "session_no = %s", session_no)
-    _put_findings(do, session_no, ())
-    found = do.rows("session", session_no=session_no)
-    return _put_hours(do, session_no, found[0]["tenant"], []) if found else False
+def remove(do: Statements, session_no: int) -> None:
+    """Take back everything of a session that is projected no more."""
+    found = do.session(session_no)
+    for table in (*DERIVED, "call_claims"):
+        do.run("delete", table, session_no=session_no)
+    do.run("delete_findings", session_no=session_no)
+    if found["session"]:
+        _put_hours(do, session_no, found["session"][0]["tenant"], found["hour_parts"], [])
 
 
 def _put_calls(do: Statements, loaded: Loaded, rollup: SessionRollup) -> set[str]:
     """Keys of the calls whose overlay moved."""
-    before = {row["call_key"]: row for row in do.rows("laid_calls", session_no=loaded.session_no)}
-    names = [name for name, _ in columns.CALL_OVERLAY]
+    before = {row["call_key"]: row for row in loaded.before["call_overlay"]}
+    names = _names(columns.CALL_OVERLAY)
     moved = [row for row in rollup.calls if not _same(before.get(row["call_key"]), row, names)]
-    gone = before.keys() - {row["call_key"] for row in rollup.calls}
-    stale = [key for key in [*gone, *(row["call_key"] for row in moved)] if key in before]
+    stale = before.keys() - {row["call_key"] for row in rollup.calls}
+    stale |= {row["call_key"] for row in moved if row["call_key"] in before}
     if stale:
-        _delete(do, "call_overlay", "session_no = %s and call_key = any(%s)", loaded.session_no, stale)
+        do.run("delete_calls", session_no=loaded.session_no, keys=sorted(stale))
     _copy(do, "call_overlay", CALL_OVERLAY, [CALL_OVERLAY.encode(loaded.session_no, row) for row in moved])
     return {row["call_key"] for row in moved}
 
 
 def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_calls: set[str]) -> None:
     """Overlays of turns whose record, calls or sums moved: only their records are read."""
-    before = {row["turn_no"]: row for row in do.rows("laid_turns", session_no=loaded.session_no)}
+    before = {row["turn_no"]: row for row in loaded.before["turn_overlay"]}
     names = [name for name, _ in columns.TURN_OVERLAY if name != "overlay"]
     moved: dict[int, str] = {}
     for key, sums in rollup.turns.items():
@@ -201,9 +282,10 @@ def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_call
             or any(call["call_key"] in moved_calls for call, _ in sums.calls)
         ):
             moved[turn_no] = key
-    stale = [no for no in before if no in moved or no not in loaded.turn_numbers.values()]
+    there = set(loaded.turn_numbers.values())
+    stale = [number for number in before if number in moved or number not in there]
     if stale:
-        _delete(do, "turn_overlay", "session_no = %s and turn_no = any(%s)", loaded.session_no, stale)
+        do.run("delete_turns", session_no=loaded.session_no, turns=stale)
     if not moved:
         return
     records = {
@@ -218,63 +300,65 @@ def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_call
             laid = overlay(orjson.loads(stored["record"]), sums)
         except ValueError as error:
             raise Torn(key) from error
-        encoded.append(
-            TURN_OVERLAY.encode(loaded.session_no, turn_no, stored["digest"], {**sums.row, "overlay": laid})
-        )
+        row = {**sums.row, "overlay": laid}
+        encoded.append(TURN_OVERLAY.encode(loaded.session_no, turn_no, stored["digest"], row))
     _copy(do, "turn_overlay", TURN_OVERLAY, encoded)
 
 
-def _put_findings(do: Statements, session_no: int, findings: Iterable[Row]) -> None:
-    _delete(do, "findings", "session_no = %s and source = 'rollup'", session_no)
-    _copy(do, "findings", FINDINGS, [FINDINGS.encode(session_no, None, "rollup", row) for row in findings])
-
-
-def _put_hours(do: Statements, session_no: int, tenant: str, parts: Sequence[Row]) -> bool:
-    """Replace the session's share where it moved and mark the buckets that are stale now (design 5, step 5)."""
-    names = [name for name, _ in columns.HOUR_PARTS]
-    key_of = ("hour", "provider", "model")
-    before = {
-        tuple(row[name] for name in key_of): row for row in do.rows("hour_parts", session_no=session_no)
-    }
-    after = {tuple(row[name] for name in key_of): row for row in parts}
-    moved = [key for key in {**before, **after} if not _same(before.get(key), after.get(key), names)]
-    if not moved:
-        return False
-    _delete(do, "hour_parts", "session_no = %s", session_no)
-    _copy(do, "hour_parts", HOUR_PARTS, [HOUR_PARTS.encode(session_no, tenant, row) for row in parts])
+def _put_findings(do: Statements, loaded: Loaded, findings: Sequence[Row]) -> None:
+    before = sorted(loaded.before["rollup_findings"], key=lambda row: str(row["check"]))
+    names = ("check", "severity", "count", "rows")
+    if len(before) == len(findings) and all(
+        _same(old, new, names) for old, new in zip(before, findings, strict=True)
+    ):
+        return
+    if before:
+        do.run("delete_findings", session_no=loaded.session_no)
     _copy(
         do,
-        "hour_marks",
-        HOUR_MARK,
-        [HOUR_MARK.encode(tenant, dict(zip(key_of, key, strict=True))) for key in moved],
+        "findings",
+        FINDINGS,
+        [FINDINGS.encode(loaded.session_no, None, "rollup", row) for row in findings],
     )
-    return True
 
 
-def _replace_if_moved(
-    do: Statements, session_no: int, table: str, name: str, encoder: RowEncoder, rows: Sequence[Row]
+def _put_hours(
+    do: Statements, session_no: int, tenant: str, before: Sequence[Row], after: Sequence[Row]
 ) -> None:
-    before = do.rows(name, session_no=session_no)
-    names = [column for column in encoder.names if column != "session_no"]
-    if len(before) != len(rows) or not all(
-        _same(old, new, names)
-        for old, new in zip(sorted(before, key=_part_key), sorted(rows, key=_part_key), strict=True)
-    ):
-        _replace(do, session_no, table, encoder, rows)
+    """Replace the session's share where it moved and mark the buckets that are stale now (design 5, step 5)."""
+    old, new = _by(_HOUR_KEY, before), _by(_HOUR_KEY, after)
+    names = _names(columns.HOUR_PARTS)
+    moved = [key for key in {**old, **new} if not _same(old.get(key), new.get(key), names)]
+    if not moved:
+        return
+    if before:
+        do.run("delete", "hour_parts", session_no=session_no)
+    _copy(do, "hour_parts", HOUR_PARTS, [HOUR_PARTS.encode(session_no, tenant, row) for row in after])
+    marks = [HOUR_MARK.encode(tenant, dict(zip(_HOUR_KEY, key, strict=True))) for key in moved]
+    _copy(do, "hour_marks", HOUR_MARK, marks)
 
 
-def _part_key(row: Row) -> str:
-    return str(row["part_key"])
+def _set(
+    do: Statements,
+    loaded: Loaded,
+    table: str,
+    encoder: RowEncoder,
+    names: Sequence[str],
+    key: Sequence[str],
+    rows: Sequence[Row],
+) -> None:
+    """Replace a session's rows of a table, unless they are what they were."""
+    before = loaded.before[table]
+    old, new = _by(key, before), _by(key, rows)
+    if old.keys() == new.keys() and all(_same(old[one], new[one], names) for one in new):
+        return
+    if before:
+        do.run("delete", table, session_no=loaded.session_no)
+    _copy(do, table, encoder, [encoder.encode(loaded.session_no, row) for row in rows])
 
 
-def _replace(do: Statements, session_no: int, table: str, encoder: RowEncoder, rows: Iterable[Row]) -> None:
-    _delete(do, table, "session_no = %s", session_no)
-    _copy(do, table, encoder, [encoder.encode(session_no, row) for row in rows])
-
-
-def _delete(do: Statements, table: str, where: str, *values: object) -> None:
-    statement = sql.SQL("delete from {} where " + where).format(sql.Identifier(do.slot, table))
-    do.connection.execute(statement, values)
+def _by(key: Sequence[str], rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+    return {tuple(row[name] for name in key): row for row in rows}
 
 
 def _copy(do: Statements, table: str, encoder: RowEncoder, rows: Sequence[bytes]) -> None:

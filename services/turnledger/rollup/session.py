@@ -37,9 +37,10 @@ def roll_up_session(do: Statements, session_no: int, price: PriceFunction, *, no
     """
     began = time.monotonic()
     with do.connection.transaction():
-        if not do.value("lock_session", session_no=session_no):
+        (state,) = do.rows("lock_session", session_no=session_no)
+        if not state["locked"]:
             return Outcome.BUSY
-        if not now and do.value("waits", session_no=session_no):
+        if state["waits"] and not now:
             return Outcome.WAITS
         if not do.run("take_marks", session_no=session_no):
             return Outcome.WAITS

@@ -1,4 +1,5 @@
-select topic, partition, kafka_offset as position, reason, field, detail
-from ledger.dead_letters
-where tenant = %(tenant)s and session_id = %(session_id)s
-order by topic, partition, kafka_offset
+select d.topic, d.partition, d.kafka_offset as position, d.reason, d.field, d.detail
+from ledger.sessions s
+join ledger.dead_letters d on d.tenant = s.tenant and d.session_id = s.session_id
+where s.session_no = %(session_no)s
+order by d.topic, d.partition, d.kafka_offset

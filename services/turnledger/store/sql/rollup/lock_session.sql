@@ -1,2 +1,4 @@
--- One worker a session; another one goes on to the next.
-select pg_try_advisory_xact_lock(hashtextextended('turnledger.rollup {slot} ' || %(session_no)s::int8, 0))
+-- One worker a session; another one goes on to the next. And: is it not due (yet, or any more, since another worker has just done it)?
+select
+    pg_try_advisory_xact_lock(hashtextextended('turnledger.rollup {slot} ' || %(session_no)s::int8, 0)) as locked,
+    coalesce((select due_at > clock_timestamp() from {slot}.rollup_due where session_no = %(session_no)s), false) as waits

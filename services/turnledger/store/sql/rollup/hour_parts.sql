@@ -1,1 +1,0 @@
-select * from {slot}.hour_parts where session_no = %(session_no)s

@@ -1,1 +1,0 @@
-select * from {slot}.call_overlay where session_no = %(session_no)s

@@ -1,1 +1,0 @@
-select * from {slot}.part_overlay where session_no = %(session_no)s

@@ -1,1 +1,0 @@
-select * from {slot}.turn_overlay where session_no = %(session_no)s

@@ -1,1 +1,0 @@
-select * from {slot}.tool_calls where session_no = %(session_no)s

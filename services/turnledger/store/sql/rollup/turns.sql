@@ -1,1 +1,0 @@
-select * from {slot}.turns where session_no = %(session_no)s order by order_key, turn_key

@@ -32,12 +32,15 @@ demo-down: environment
 test: environment
 	@$(BIN)/python -m pytest $(ARGS)
 
+# Each of them runs, also when one before it failed.
 lint: environment
 	@echo "turnledger: ruff check, ruff format, mypy --strict, schemas"
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/python -m turnledger.contract.schemas --check
+	@failed=0; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/mypy || failed=1; \
+	$(BIN)/python -m turnledger.contract.schemas --check || failed=1; \
+	exit $$failed
 
 bench: environment
 	@$(BIN)/python -m tests.bench.run $(ARGS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +36,11 @@ def _payload(what: str, number: int, which: int) -> tuple[str, dict[str, Any]]:
         "call": ("model_call.started", {"provider": "openai", "model": "m"}),
         "answer": (
             "model_call.completed",
-            {"provider": "openai", "model": "m", "usage": {"input": 10 + number, "output": 3, "cache_read": 0}},
+            {
+                "provider": "openai",
+                "model": "m",
+                "usage": {"input": 10 + number, "output": 3, "cache_read": 0},
+            },
         ),
         "message": (
             "model_call.completed",
@@ -88,7 +91,9 @@ ALL = (*MIXED, "total", "thread", "rollup", "stop", "dense", "sparse", "unknown"
 IDS = ("none", "id", "other", "index", "both", "later")
 
 
-def steps(kinds: tuple[str, ...], ids: tuple[int, ...], links: tuple[int, ...], streams: int) -> st.SearchStrategy[list[Step]]:
+def steps(
+    kinds: tuple[str, ...], ids: tuple[int, ...], links: tuple[int, ...], streams: int
+) -> st.SearchStrategy[list[Step]]:
     """A session's events as small tuples, in the order in which each stream numbers them."""
     step = st.tuples(
         st.integers(0, streams - 1),
@@ -242,13 +247,13 @@ class Projection:
         return self
 
 
-def asked(state: SessionState, ask: Callable[[], Any], committed: list[Event]) -> Any:
-    """What the worker does: on ``NeedsHistory`` it reads the ledger and goes on."""
+def taken(state: SessionState, include_open: bool, committed: list[Event]) -> SessionChanges:
+    """What the worker does: on ``NeedsHistory`` it reads the ledger and asks again."""
     try:
-        return ask()
+        return state.take_changes(include_open, force=True)
     except NeedsHistory:
         state.restore(fresh(committed))
-        return ask()
+        return state.take_changes(include_open, force=True)
 
 
 def extend(state: SessionState, batch: list[Event], committed: list[Event]) -> None:

@@ -13,11 +13,11 @@ from tests.property.fold_sessions import (
     SESSIONS,
     Projection,
     Step,
-    asked,
     build,
     extend,
     fresh,
     mostly_in_order,
+    taken,
 )
 from turnledger.fold.session import fold_session
 from turnledger.fold.state import SessionState
@@ -47,19 +47,19 @@ def test_extending_equals_the_fold_of_the_set(
         so_far = events[: start + batch]
         action = chance.randrange(6)
         if action == 0:
-            projection.apply(asked(state, lambda: state.take_changes(True, force=True), so_far))
+            projection.apply(taken(state, True, so_far))
             assert not state.has_changes
             assert not state.has_open_changes
             assert projection.tidy() == Projection.of(fold_session("t", "s", fresh(so_far)))
             state.drop_closed()
         elif action == 1:
-            projection.apply(asked(state, lambda: state.take_changes(False, force=True), so_far))
+            projection.apply(taken(state, False, so_far))
         elif action == 2:
             state.drop_closed()
         elif action == 3:
-            projection.apply(asked(state, lambda: state.take_changes(True, force=True), so_far))
+            projection.apply(taken(state, True, so_far))
             state = SessionState.from_history("t", "s", fresh(so_far), written=True)
-    projection.apply(asked(state, lambda: state.take_changes(True, force=True), events))
+    projection.apply(taken(state, True, events))
     assert projection.tidy() == Projection.of(fold_session("t", "s", fresh(events)))
 
 
@@ -69,7 +69,9 @@ def test_any_order_of_arrival_folds_to_the_same_bytes(session: list[Step], recei
     events = build(session, receipts)
     shuffled = fresh(events)
     random.Random(seed).shuffle(shuffled)
-    assert Projection.of(fold_session("t", "s", shuffled)) == Projection.of(fold_session("t", "s", fresh(events)))
+    assert Projection.of(fold_session("t", "s", shuffled)) == Projection.of(
+        fold_session("t", "s", fresh(events))
+    )
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)

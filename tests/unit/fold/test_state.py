@@ -1,0 +1,218 @@
+"""The incremental path: what it takes event by event, when it folds whole, what it reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.fold.events import Story
+from turnledger.contract.event import Event
+from turnledger.fold import state as module
+from turnledger.fold.state import NeedsHistory, SessionState
+
+
+class Counted(SessionState):
+    """Says how often the whole set was folded."""
+
+    def __init__(self, tenant: str, session_id: str) -> None:
+        super().__init__(tenant, session_id)
+        self.whole = 0
+
+    def _fold_whole(self, written: bool) -> None:
+        self.whole += 1
+        super()._fold_whole(written)
+
+
+def turn_of(story: Story, number: int, bounded: bool, **given: Any) -> None:
+    always = given if bounded else {"turn": f"t{number}", **given}
+    story("turn.started", **always)
+    call = f"c{number}"
+    story("model_call.started", call=call, provider="p", model="m", **always)
+    story(
+        "model_call.completed",
+        call=call,
+        provider="p",
+        model="m",
+        message_id=f"m{number}",
+        usage={"output": 1},
+        **always,
+    )
+    story("tool_call.requested", call=call, tool=f"x{number}", tool_name="bash", **always)
+    story("tool_call.completed", tool=f"x{number}", status="ok", **always)
+    story("net.requested", domain="d", decision="allowed", **always)
+    story("turn.completed", **always)
+
+
+def told(shape: str) -> Story:
+    story = Story()
+    story("session.started")
+    for number in range(6):
+        if shape == "streams":
+            first = len(story.events)
+            turn_of(story, number, False)
+            for place, event in enumerate(story.events[first:]):
+                event.stream = ("ledger", "bus", "trace")[place % 3]
+        else:
+            turn_of(story, number, shape == "boundaries")
+    following: dict[str, int] = {}
+    for event in story.events:
+        event.seq = following.get(event.stream, 0)
+        following[event.stream] = event.seq + 1
+    return story
+
+
+@pytest.mark.parametrize("shape", ["ids", "boundaries", "streams"])
+def test_the_usual_shapes_are_never_folded_whole(shape: str) -> None:
+    state = Counted("default", "s")
+    reported: list[str] = []
+    for event in told(shape).events:
+        state.extend([event])
+        reported += [fold.turn.key for fold in state.take_changes(False).turns]
+        state.drop_closed()
+    assert state.whole == 0
+    assert len(reported) == 6
+    assert len(set(reported)) == 6
+
+
+def test_a_hole_that_never_fills_costs_no_whole_fold() -> None:
+    events = told("ids").events
+    del events[3]
+    state = Counted("default", "s")
+    gaps = []
+    for event in events:
+        state.extend([event])
+        changes = state.take_changes(True)
+        if changes.gaps is not None:
+            gaps.append([(row["from_seq"], row["to_seq"]) for row in changes.gaps])
+    assert state.whole == 0
+    assert gaps == [[(3, 3)]]
+
+
+def test_an_open_turn_is_folded_only_when_open_turns_are_asked_for() -> None:
+    story = Story(turn="t")
+    state = SessionState("default", "s")
+    state.extend([story("turn.started"), story("message.recorded", role="user", text="hi")])
+    assert state.take_changes(False).turns == []
+    assert state.has_open_changes
+    (fold,) = state.take_changes(True).turns
+    assert fold.record["status"] == "open"
+    assert not state.has_open_changes
+    state.extend([story("turn.completed")])
+    assert state.has_changes
+    (fold,) = state.take_changes(False).turns
+    assert fold.record["status"] == "completed"
+
+
+def test_a_late_result_right_after_an_end_needs_no_history() -> None:
+    story = Story(turn="t")
+    state = SessionState("default", "s")
+    state.extend(
+        [
+            story("turn.started"),
+            story("tool_call.requested", tool="x", tool_name="n"),
+            story("turn.completed"),
+        ]
+    )
+    (fold,) = state.take_changes(False).turns
+    assert fold.record["tool_calls"][0]["pairing"] == "missing_result"
+    state.drop_closed()
+    state.extend([story("tool_call.completed", tool="x", status="ok")])
+    (fold,) = state.take_changes(False).turns
+    assert fold.record["tool_calls"][0]["pairing"] == "late_result"
+
+
+def test_what_was_let_go_of_is_asked_for_and_only_what_differs_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CLOSED_BUDGET", 0)
+    events = told("ids").events
+    late = events.pop(10)
+    state = SessionState("default", "s")
+    state.extend(events)
+    state.take_changes(True)
+    state.drop_closed()
+    with pytest.raises(NeedsHistory):
+        state.extend([late])
+    state.restore(events)
+    changes = state.take_changes(True)
+    assert [fold.turn.key for fold in changes.turns] == [late.turn_id]
+    assert changes.gaps == []
+    assert changes.removed_turns == []
+
+
+def test_a_turn_that_is_no_more_is_removed() -> None:
+    story = Story()
+    state = SessionState("default", "s")
+    state.extend([story("turn.started", trace="x"), story("turn.completed")])
+    assert [fold.turn.key for fold in state.take_changes(True).turns] == ["@harness/0/ledger/0"]
+    # The start is linked to a turn with an id, and the end closes that one.
+    state.extend([story("net.requested", turn="t", trace="x", stream="bus")])
+    changes = state.take_changes(True, force=True)
+    assert changes.removed_turns == ["@harness/0/ledger/0"]
+    assert [fold.turn.key for fold in changes.turns] == ["t"]
+
+
+def test_point_rows_are_reported_once_and_an_exit_replaces_its_start() -> None:
+    story = Story(turn="t")
+    state = SessionState("default", "s")
+    state.extend([story("net.requested", domain="d"), story("process.started", exec_id="1", command="c")])
+    changes = state.take_changes(False)
+    assert {table: len(rows) for table, rows in changes.points.items()} == {"net_events": 1, "exec_events": 1}
+    assert changes.replaced_points == {}
+    state.extend([story("process.exited", exec_id="1", exit_code=0)])
+    changes = state.take_changes(False)
+    assert changes.replaced_points == {"exec_events": [("harness", 0, "ledger", 1, None)]}
+    assert [row["exit_code"] for row in changes.points["exec_events"]] == [0]
+    assert "net_events" not in changes.points
+
+
+def test_rows_of_a_stream_that_is_superseded_later_are_taken_back() -> None:
+    story = Story()
+    state = SessionState("default", "s")
+    state.extend([story("net.requested", stream="old", domain="d")])
+    state.take_changes(True)
+    named = {"producer": "harness", "epoch": 0, "stream": "old", "reason": "r"}
+    state.extend([story("stream.superseded", stream="new", payload=named)])
+    changes = state.take_changes(True, force=True)
+    assert changes.replaced_points == {"net_events": [("harness", 0, "old", 0, None)]}
+    state.extend([story("net.requested", stream="old", domain="e")])
+    assert state.take_changes(True, force=True).points == {}
+
+
+def test_a_message_id_in_two_turns_is_one_call_of_the_first() -> None:
+    story = Story()
+    state = SessionState("default", "s")
+    given = {"provider": "p", "model": "m", "message_id": "same", "usage": {"output": 5}}
+    for turn in ("a", "b"):
+        state.extend([story("turn.started", turn=turn), story("model_call.completed", turn=turn, **given)])
+        changes = state.take_changes(True, force=True)
+    assert {fold.turn.key: len(fold.calls) for fold in story.fold().turns} == {"a": 1, "b": 0}
+    assert {fold.turn.key: len(fold.calls) for fold in changes.turns}["b"] == 0
+
+
+def test_a_session_that_keeps_needing_whole_folds_waits_as_long_as_the_last_one_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+
+    def ticking() -> float:
+        clock[0] += 0.25
+        return clock[0]
+
+    monkeypatch.setattr(module, "monotonic", ticking)
+    story = Story()
+    state = SessionState("default", "s")
+    events: list[Event] = [story("turn.started"), story("net.requested"), story("turn.completed")]
+    state.extend(events[1:])
+    state.extend(events[:1])
+    assert state.take_changes(True).turns != []  # the first is never late; it took 0.25 s
+    state.extend([story("net.requested", seq=9)])
+    state.extend([story("net.requested", seq=7)])
+    due = state.refold_due
+    assert due == pytest.approx(clock[0] + 0.25)
+    clock[0] = due - 0.3
+    assert state.take_changes(True).gaps is None
+    assert state.has_open_changes
+    assert state.take_changes(True, force=True).gaps is not None
+    assert state.refold_due == 0.0

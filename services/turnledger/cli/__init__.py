@@ -13,7 +13,19 @@ import typer
 
 from turnledger.errors import TurnledgerError
 
-COMMANDS = ("dev", "db", "topics", "worker", "rollup", "publish", "imports", "fold", "verify", "sessions", "demo")
+COMMANDS = (
+    "dev",
+    "db",
+    "topics",
+    "worker",
+    "rollup",
+    "publish",
+    "imports",
+    "fold",
+    "verify",
+    "sessions",
+    "demo",
+)
 """Modules of this package, in the order of ``--help``."""
 
 

@@ -509,18 +509,16 @@ class _Line:
     def _end(self, payload: dict[str, Any]) -> Iterator[Envelope]:
         """The end of a turn. It names its turn and, as a trace, its own record.
 
-        Where the prompt is not in this file, the nearest call leads to the turn; where no call is either, an end told by the record before it.
+        Where the prompt is not in this file, it names the record before it instead: if that told an end too, both are one turn's; else it ends
+        what is open at its time. It says no more than its own line does, so that all slices tell it alike.
         """
         if self._agent is not None:
             return
-        call = trace = None
-        if self._turn is not None:
-            trace = self._uuid
-        else:
+        trace = self._uuid
+        if self._turn is None:
             self._file.notes.traits["end_of_a_turn_outside_this_file"] += 1
-            call = self._file.links.call_above(self._record)
-            trace = identifier(self._record.get("parentUuid")) if call is None else None
-        yield self._event("turn.completed", payload, call=call, turn=self._turn, trace=trace)
+            trace = identifier(self._record.get("parentUuid"))
+        yield self._event("turn.completed", payload, turn=self._turn, trace=trace)
 
     def _event(
         self,

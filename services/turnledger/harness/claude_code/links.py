@@ -88,8 +88,6 @@ class _Link:
     turn: str | None
     ending: str | None
     """What the record says about how the turn went: ``completed`` for a model's answer, ``failed``, ``interrupted``."""
-    call: str | None
-    """The model call that an assistant line belongs to."""
     attempt: int | None
     """Which attempt a ``system/api_error`` line says has failed."""
     aside: bool
@@ -117,7 +115,6 @@ class Links:
                 parent=parent,
                 turn=turn,
                 ending=_ending(record),
-                call=_call(record),
                 attempt=count(record.get("retryAttempt")) if failed else None,
                 aside=kind in ("progress", "attachment"),
             )
@@ -151,10 +148,6 @@ class Links:
             if link.turn is not None:
                 break
         return "completed"
-
-    def call_above(self, record: dict[str, Any]) -> str | None:
-        """The nearest model call up the chain: what ties the end of a turn to a turn whose prompt is not in this file."""
-        return next((link.call for link in self._above(record) if link.call is not None), None)
 
     def attempts_before(self, record: dict[str, Any]) -> int | None:
         """How often the call of this assistant line had failed before, by the ``api_error`` lines directly above it."""
@@ -217,10 +210,3 @@ def _ending(record: dict[str, Any]) -> str | None:
     if record.get("type") == "assistant":
         return "failed" if record.get("isApiErrorMessage") is True else "completed"
     return "interrupted" if is_interrupt(record) else None
-
-
-def _call(record: dict[str, Any]) -> str | None:
-    message = mapping(record.get("message"))
-    if record.get("type") != "assistant" or record.get("isApiErrorMessage") is True:
-        return None
-    return identifier(message.get("id")) if message.get("model") != SYNTHETIC else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 import urllib.request
@@ -424,6 +425,56 @@ def test_a_link_that_comes_late_moves_owners_two_generations_away(
     drain(database)
     assert {row["owner_session_id"] for row in shown(connection, "model_calls")} == {"z"}
     assert_equal_to_fold(connection, lines({**first, **late}))
+
+
+def random_family(chance: random.Random) -> dict[str, list[Event]]:
+    """Five sessions that fork, resume and inherit at random, in circles too, with few message ids, numbers and figures to share."""
+    names = ["a", "b", "c", "d", "e"]
+    family: dict[str, list[Event]] = {}
+    for name in names:
+        other = chance.choice(names)
+        first = chance.choice(
+            [started(name), forked(name, other, None), forked(name, other, chance.randrange(8))]
+        )
+        links = {"parent_session_id": chance.choice(names)} if chance.random() < 0.3 else {}
+        calls = []
+        for seq in range(2, 2 + chance.randrange(5)):
+            more: Event = {"turn_id": chance.choice(["t", "u"]), **links}
+            if chance.random() < 0.7:
+                more["model_call_id"] = chance.choice(["1", "2", "3"])
+            if chance.random() < 0.3:
+                more["provenance"] = "inherited"
+            if chance.random() < 0.1:
+                more |= {"kind": "eval", "run_id": "r"}
+            message = chance.choice(["m1", "m2", None])
+            calls.append(call(name, seq, message, chance.choice([7, 8]), **more))
+        family[name] = [first, *calls]
+    return family
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_families_that_arrive_bit_by_bit_end_as_fold_says(
+    seed: int, database: str, connection: psycopg.Connection[Any]
+) -> None:
+    # Twenty tenants at once; in each step every tenant's sessions have got a little further, in an order of its own.
+    chance = random.Random(seed)
+    tenants = {f"{seed}-{number}": random_family(chance) for number in range(20)}
+    for share in (0.3, 0.6, 1.0):
+        for tenant, family in tenants.items():
+            for name in chance.sample(sorted(family), len(family) if share == 1.0 else 3):
+                part = family[name][: max(1, round(share * len(family[name])))]
+                project(connection, lines({name: part}, tenant=tenant))
+        threads = [threading.Thread(target=drain, args=(database,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    expected = assert_equal_to_fold(
+        connection, [line for tenant, family in tenants.items() for line in lines(family, tenant=tenant)]
+    )
+    inherited = [row for row in expected["model_calls"] if row["inherited"]]
+    assert len(inherited) > 30
+    assert any(row["check"] == "fork_cycle" for row in expected["findings"])
 
 
 def test_a_call_that_changes_gives_its_copy_back(database: str, connection: psycopg.Connection[Any]) -> None:

@@ -726,3 +726,10 @@ def _key(line: bytes) -> bytes:
     except ValueError:
         return b""
     return f"{record.get('tenant', 'default')}/{record['session_id']}".encode()
+
+
+def test_a_database_without_our_schema_is_a_sentence_and_status_2(empty_database: str) -> None:
+    done = run("rollup", "--once", environment={"TURNLEDGER_DATABASE_URL": empty_database})
+    assert done.returncode == 2
+    assert "run `turnledger db migrate`" in done.stderr
+    assert "Traceback" not in done.stderr

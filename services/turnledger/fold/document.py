@@ -28,9 +28,18 @@ UNFILLED = ("model_items", "tool_responses", "event_bodies")
 """Tables of contract 11 that have no rows yet; their lists are there all the same."""
 POINT_KEY = ("producer", "epoch", "stream", "seq", "receipt_key")
 OUTSIDE_DIGEST = frozenset(
-    {"cost_micro_usd", "cost_fidelity", "price_id", "catalog_version", "unpriced", "unpriced_calls"}
+    {
+        "cost_micro_usd",
+        "cost_fidelity",
+        "price_id",
+        "catalog_version",
+        "unpriced",
+        "unpriced_calls",
+        "dead_letters",
+    }
 )
-"""Cost, wherever it stands: the same events have the same digest under every catalogue."""
+"""Cost, so that the same events have the same digest under every catalogue, and what no accepted event says."""
+WITH_COST = ("turns", "model_calls", "sessions", "ai_usage", "usage_hourly")
 FINDINGS_OUTSIDE_DIGEST = frozenset(
     {"dead_letter", "key_mismatch", "secret_redacted_at_ingest", "unpriced_model"}
 )
@@ -147,9 +156,13 @@ def digest(shown: Document) -> str:
         name: value for name, value in shown.items() if name not in ("records", "dead_letters", "digest")
     }
     covered["conflicts"] = [_without(row, CONFLICT_ARRIVAL) for row in shown["conflicts"]]
-    covered["sessions"] = [_without(row, {"dead_letters"}) for row in shown["sessions"]]
     covered["findings"] = [row for row in shown["findings"] if row["check"] not in FINDINGS_OUTSIDE_DIGEST]
-    return sha256(dumps(_without_cost(covered))).hexdigest()
+    for table in WITH_COST:
+        covered[table] = [_without(row, OUTSIDE_DIGEST) for row in shown[table]]
+    for turn in covered["turns"]:
+        if "model_calls" in turn:
+            turn["model_calls"] = [_without(call, OUTSIDE_DIGEST) for call in turn["model_calls"]]
+    return sha256(dumps(covered)).hexdigest()
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------------------
@@ -301,14 +314,5 @@ def _place(key: str) -> Callable[[Row], tuple[bytes, bytes]]:
     return lambda row: (row["order_key"] or b"", row[key].encode())
 
 
-def _without(row: Row, names: Iterable[str]) -> Row:
-    left = set(names)
-    return {name: value for name, value in row.items() if name not in left}
-
-
-def _without_cost(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_cost(member) for name, member in value.items() if name not in OUTSIDE_DIGEST}
-    if isinstance(value, list):
-        return [_without_cost(member) for member in value]
-    return value
+def _without(row: Row, names: frozenset[str]) -> Row:
+    return {name: value for name, value in row.items() if name not in names}

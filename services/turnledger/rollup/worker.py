@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import psycopg
 import structlog
 
+from turnledger.errors import TurnledgerError
 from turnledger.fold.rollup import PriceFunction
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.probes import Health, Metrics, Server
 from turnledger.rollup.rows import Connection, Statements, Torn
 from turnledger.rollup.session import TRANSIENT, Outcome, roll_up_session
 from turnledger.rollup.settings import RollupSettings
-from turnledger.store.connect import DatabaseAway, away, connect
+from turnledger.store.connect import away, connect
 from turnledger.store.instants import load_as_microseconds
+from turnledger.store.migrate import require
 from turnledger.store.read import LedgerUnreadable, active_slot
 from turnledger.store.write_binary import Refused
 
@@ -89,7 +91,7 @@ class Rollup:
                 pause = FIRST_BACK_OFF_SECONDS
                 if not tick.done:
                     self._stop.wait(self.settings.rollup_interval)
-            except (psycopg.OperationalError, psycopg.InterfaceError, DatabaseAway) as error:
+            except (psycopg.Error, TurnledgerError) as error:
                 self._failed(error)
                 self._stop.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, GREATEST_BACK_OFF_SECONDS)
@@ -98,7 +100,7 @@ class Rollup:
     def drain(self) -> int:
         """Roll up every marked session, due or not, until no mark is left (those of other workers too); how many it did itself.
 
-        Raises :class:`DatabaseAway`, once the database does not answer.
+        Raises a :class:`TurnledgerError`, once the database does not answer or is not migrated.
         """
         done = 0
         try:
@@ -112,7 +114,7 @@ class Rollup:
                     break
                 if not hours:
                     self._stop.wait(0.02)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except psycopg.Error as error:
             raise away(self.database_url, error) from None
         finally:
             self.close()
@@ -196,6 +198,7 @@ class Rollup:
     def _statements(self) -> Statements:
         connection = self._connection
         if connection is None or connection.closed:
+            require(self.database_url)
             connection = connect(self.database_url, "rollup", autocommit=True)
             load_as_microseconds(connection)
             self._connection = connection
@@ -204,7 +207,7 @@ class Rollup:
     def _failed(self, error: Exception) -> None:
         self.close()
         self.metrics.failures.inc()
-        said = error if isinstance(error, DatabaseAway) else away(self.database_url, error)
+        said = error if isinstance(error, TurnledgerError) else away(self.database_url, error)
         if self.health.failing is None:
             log.warning(f"{said} Trying again until it answers.")
         self.health.failed(str(said))

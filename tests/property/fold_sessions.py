@@ -113,12 +113,20 @@ SESSIONS = st.one_of(
     steps(MIXED, (0, 0, 1), (0, 1, 2, 3), 2),
     steps(ALL, (0, 1, 2, 3, 4, 5), (0, 1, 2, 3), 4),
     steps(("start", "end", "total", "thread", "said"), (0, 1, 2), (0,), 2),
+    steps(("start", "end", "said", "user", "stop"), (1, 2, 5), (0,), 3),  # ids, beside streams without
+    steps(("start", "end", "net", "fs", "tool", "result", "stop"), (0, 0, 0, 1), (0,), 3),
     steps(("user", "said", "answer", "end", "net"), (0, 0, 1), (0, 1), 2),
 )
 
 
-def build(session: list[Step], receipts: bool = False) -> list[Event]:
-    """The events of a session, each stream in its order. With ``receipts`` every fourth has no number."""
+NUMBERED, EVERY_FOURTH, BESIDE, NOWHERE = range(4)
+"""Which events have no number: none, every fourth, those of all streams but the first, all."""
+
+RECEIPTS = st.sampled_from((NUMBERED, NUMBERED, EVERY_FOURTH, BESIDE, NOWHERE))
+
+
+def build(session: list[Step], receipts: int = NUMBERED) -> list[Event]:
+    """The events of a session, each stream in its order."""
     following = dict.fromkeys(STREAMS, 0)
     clock = dict.fromkeys(STREAMS, NOON)
     events: list[Event] = []
@@ -154,7 +162,8 @@ def build(session: list[Step], receipts: bool = False) -> list[Event]:
             event.model_call_id = f"call{number % 3}"
         if what in ("tool", "result"):
             event.tool_call_id = f"tool{number % 2}"
-        if receipts and number % 4 == 3:
+        without = (False, number % 4 == 3, stream > 0, True)[receipts]
+        if without:
             event.receipt_key = f"r{number}"
         else:
             event.seq = following[key]

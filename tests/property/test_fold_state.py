@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.fold_sessions import (
+    RECEIPTS,
     SESSIONS,
     Projection,
     Step,
@@ -28,13 +29,13 @@ EXAMPLES = int(os.environ.get("TURNLEDGER_FOLD_EXAMPLES", "150"))
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(
     session=SESSIONS,
-    receipts=st.booleans(),
+    receipts=RECEIPTS,
     late=st.lists(st.integers(0, 23), max_size=3),
     seed=st.integers(0, 1 << 20),
     batch=st.integers(1, 7),
 )
 def test_extending_equals_the_fold_of_the_set(
-    session: list[Step], receipts: bool, late: list[int], seed: int, batch: int
+    session: list[Step], receipts: int, late: list[int], seed: int, batch: int
 ) -> None:
     chance = random.Random(seed)
     events = mostly_in_order(build(session, receipts), late, chance)
@@ -64,8 +65,8 @@ def test_extending_equals_the_fold_of_the_set(
 
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
-@given(session=SESSIONS, receipts=st.booleans(), seed=st.integers(0, 1 << 20))
-def test_any_order_of_arrival_folds_to_the_same_bytes(session: list[Step], receipts: bool, seed: int) -> None:
+@given(session=SESSIONS, receipts=RECEIPTS, seed=st.integers(0, 1 << 20))
+def test_any_order_of_arrival_folds_to_the_same_bytes(session: list[Step], receipts: int, seed: int) -> None:
     events = build(session, receipts)
     shuffled = fresh(events)
     random.Random(seed).shuffle(shuffled)

@@ -75,6 +75,52 @@ def test_the_usual_shapes_are_never_folded_whole(shape: str) -> None:
     assert len(set(reported)) == 6
 
 
+def test_side_streams_without_ids_are_never_folded_whole() -> None:
+    story = Story()
+    for number in range(4):
+        story("turn.started", turn=f"t{number}")
+        story("net.requested", stream="vm", domain="d", decision="allowed")
+        story("message.recorded", turn=f"t{number}", role="assistant", text="done")
+        story("turn.completed", turn=f"t{number}")
+        story("net.requested", stream="vm", domain="between", decision="allowed")
+    state = Counted("default", "s")
+    found = {}
+    for event in story.events:
+        state.extend([event])
+        found |= {fold.turn.key: fold.record for fold in state.take_changes(True).turns}
+        state.drop_closed()
+    assert state.whole == 0
+    assert [(key, record["counts"]["net"], record["assigned_by"]) for key, record in found.items()] == [
+        (f"t{number}", 1, "window") for number in range(4)
+    ]
+
+
+def test_an_event_that_an_end_leaves_behind_goes_to_no_turn() -> None:
+    story = Story()
+    state = Counted("default", "s")
+    state.extend([story("turn.started", turn="t"), story("net.requested", stream="vm", second=50)])
+    (fold,) = state.take_changes(True).turns
+    assert fold.record["counts"]["net"] == 1
+    state.extend([story("turn.completed", turn="t", second=20)])
+    (fold,) = state.take_changes(True).turns
+    assert fold.record["counts"]["net"] == 0
+    assert state.whole == 0
+
+
+def test_starts_without_numbers_in_any_order_of_their_times_are_not_folded_whole() -> None:
+    story = Story()
+    for number, second in enumerate((0, 100, 50)):
+        for type_ in ("turn.started", "message.recorded"):
+            story(type_, turn=f"t{number}", seq=None, receipt_key=f"{type_} {number}", second=second)
+    state = Counted("default", "s")
+    statuses = {}
+    for event in story.events:
+        state.extend([event])
+        statuses |= {fold.turn.key: fold.record["status"] for fold in state.take_changes(True).turns}
+    assert statuses == {"t0": "abandoned", "t1": "open", "t2": "abandoned"}
+    assert state.whole == 0
+
+
 def test_a_hole_that_never_fills_costs_no_whole_fold() -> None:
     events = told("ids").events
     del events[3]

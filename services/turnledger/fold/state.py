@@ -659,6 +659,8 @@ class SessionState:
                     lane.running = running = at
                 event.running = running
             lane.epoch = stream.epoch
+            if last < 0:
+                self._gaps_dirty = True  # it is dense from its first number on
             if seq != last + 1:
                 stream.seen.reach(last)
                 stream.seen.add(seq)

@@ -113,7 +113,7 @@ def test_a_persons_own_files_are_imported_and_priced(environment: dict[str, str]
         assert re.search(r"claude-sonnet-4-5 +1 +1 +0 +0 +1,000 +200 +\$0\.006 +1/1", done.stdout), (
             done.stdout
         )
-        assert "1 sessions, $0.006\n" in done.stdout
+        assert "sessions: 1, together $0.006\n" in done.stdout
         assert "verify: all invariants hold" in done.stdout
 
 

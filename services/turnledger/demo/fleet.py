@@ -80,35 +80,41 @@ class Fleet:
         return len(self.deliveries)
 
 
+def work(
+    *, seed: int = 7, vms: int = 8, seconds: float = 60.0, start: datetime | None = None, run: str = "demo"
+) -> list[Delivery]:
+    """What ``vms`` sessions named ``<run>-vm-NN`` do for ``seconds`` from ``start`` (with a time zone), without a fault, by time."""
+    begin = start or datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+    done: list[Delivery] = []
+    for number in range(vms):
+        # A generator of its own for each VM: one more VM changes nothing about the others.
+        vm = Vm(_session(run, number), random.Random(f"{seed}/{number}"), begin, seconds)
+        SCRIPTS[number % len(SCRIPTS)](vm)
+        done += [
+            Delivery(after, _key(vm.session_id), orjson.dumps(event), "event") for after, event in vm.events
+        ]
+    return sorted(done, key=lambda delivery: delivery.after)
+
+
 def fleet(
     *, seed: int = 7, vms: int = 8, seconds: float = 60.0, start: datetime | None = None, run: str = "demo"
 ) -> Fleet:
-    """The records of ``vms`` sessions named ``<run>-vm-NN`` that work for ``seconds`` from ``start`` (with a time zone).
+    """The records of :func:`work` with the faults in them.
 
     At least five VMs and :data:`SHORTEST` seconds: the faults stand in different sessions.
     """
     if vms < 5 or seconds < SHORTEST:
         raise ValueError(f"a fleet has at least 5 VMs and {SHORTEST:.0f} s, not {vms} and {seconds:.0f}")
-    begin = start or datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
-    machines = []
-    for number in range(vms):
-        # A generator of its own for each VM: one more VM changes nothing about the others.
-        vm = Vm(f"{run}-vm-{number + 1:02d}", random.Random(f"{seed}/{number}"), begin, seconds)
-        SCRIPTS[number % len(SCRIPTS)](vm)
-        machines.append(vm)
-
-    sent: list[Delivery] = []
-    for vm in machines:
-        key = f"default/{vm.session_id}".encode()
-        sent += [Delivery(after, key, orjson.dumps(event), "event") for after, event in vm.events]
-    sent.sort(key=lambda delivery: delivery.after)
+    sent = work(seed=seed, vms=vms, seconds=seconds, start=start, run=run)
+    sessions = [_session(run, number) for number in range(vms)]
+    first, second, third, fourth, fifth = sessions[:5]
 
     rng = random.Random(f"{seed}/faults")
     at = _Finder(sent)
     # A spool that was lost with its disk, and one that came late: in the middle of two sessions' recorder streams.
-    lost = at.run(machines[4].session_id, "recorder", LOST, 0.45 * seconds)
-    late = at.run(machines[2].session_id, "recorder", LATE, 0.3 * seconds)
-    told = at.one(machines[1].session_id, "ledger", "tool_call.completed", 0.4 * seconds)
+    lost = at.run(fifth, "recorder", LOST, 0.45 * seconds)
+    late = at.run(third, "recorder", LATE, 0.3 * seconds)
+    told = at.one(second, "ledger", "tool_call.completed", 0.4 * seconds)
     gone, delayed = set(lost), set(late)
     sent = [delivery for delivery in sent if delivery not in gone]
     back = 0.75 * seconds
@@ -126,8 +132,8 @@ def fleet(
     extra.append(
         Delivery(
             0.5 * seconds,
-            f"default/{machines[3].session_id}".encode(),
-            GARBAGE % machines[3].session_id.encode(),
+            _key(fourth),
+            GARBAGE % fourth.encode(),
             "garbage",
         )
     )
@@ -135,7 +141,7 @@ def fleet(
         if delivery.kind == "event" and rng.random() < DUPLICATE_SHARE:
             after = min(delivery.after + rng.uniform(0.1, 5), seconds)
             extra.append(Delivery(after, delivery.key, delivery.value, "duplicate"))
-    burst_key = f"default/{machines[0].session_id}".encode()
+    burst_key = _key(first)
     before = [d for d in sent if d.key == burst_key and d.kind == "event" and d.after < 0.6 * seconds]
     extra += [Delivery(0.6 * seconds, d.key, d.value, "duplicate") for d in before[-DUPLICATE_BURST:]]
 
@@ -145,12 +151,20 @@ def fleet(
         counts[delivery.kind] += 1
     return Fleet(
         deliveries,
-        [vm.session_id for vm in machines],
+        sessions,
         open_gap=_hole(lost),
         late_gap=_hole(late),
         conflict=(other["session_id"], "ledger", other["seq"]),
         counts=counts,
     )
+
+
+def _session(run: str, number: int) -> str:
+    return f"{run}-vm-{number + 1:02d}"
+
+
+def _key(session_id: str) -> bytes:
+    return f"default/{session_id}".encode()
 
 
 class _Finder:
@@ -174,7 +188,7 @@ class _Finder:
         return next((delivery for delivery in found if delivery.after >= after), found[-1])
 
     def _of(self, session: str, wanted: Callable[[dict[str, Any]], bool]) -> list[Delivery]:
-        key = f"default/{session}".encode()
+        key = _key(session)
         return [delivery for delivery in self._sent if delivery.key == key and wanted(delivery.envelope)]
 
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from turnledger.demo.fleet import Fleet, Hole, fleet
+from turnledger.demo.fleet import Fleet, Hole, fleet, work
 from turnledger.demo.ledger_view import QUESTIONS, Account, LedgerView, Row
 from turnledger.demo.publish import Publishing, publish_at_once
 from turnledger.demo.screen import HEADS, Screen, session_cells
@@ -112,8 +112,12 @@ def run_import(state: Path | None, topic: str, paths: Sequence[Path]) -> None:
         costs = [row["cost_micro_usd"] for row in rows if row["cost_micro_usd"] is not None]
         unpriced = sum(row["unpriced_calls"] or 0 for row in rows)
         screen.write(
-            f"{len(rows)} sessions, {dollars(sum(costs)) if costs else 'no known cost'}"
-            + (f"; {unpriced} calls of models without a known price are not in it" if unpriced else "")
+            f"sessions: {len(rows)}, together {dollars(sum(costs)) if costs else 'no known cost'}"
+            + (
+                f"; calls of models without a known price, which are not in it: {unpriced}"
+                if unpriced
+                else ""
+            )
         )
         verify(screen, world)
     look_on(screen, world, None)
@@ -231,8 +235,7 @@ def backlog(
     screen: Screen, world: World, services: Services, view: LedgerView, run: str, *, seed: int, vms: int
 ) -> str:
     """Many VMs come back at once: the line with the events per second, from the first emit to the last commit."""
-    plan = fleet(seed=seed + 1, vms=vms, start=datetime.now(UTC), run=f"{run}-return")
-    events = [delivery for delivery in plan.deliveries if delivery.kind in ("event", "late")]
+    events = work(seed=seed + 1, vms=vms, start=datetime.now(UTC), run=f"{run}-return")
     screen.say(f"{vms} VMs come back from an outage at once: {len(events):,} events as fast as they go")
     before, began = view.account(world.topic), view.now()
     publish_at_once(world.sink, events, on_progress=lambda: None)

@@ -42,6 +42,9 @@ class IngestApp(WiredApp):
     logger = WiredApp.logger
     BootStrategy = NoWeb
 
+    async def on_first_start(self) -> None:
+        """Faust would make a folder for its tables in the working directory here, which a container's user may not write to. We have no tables."""
+
 
 class KafkaSide:
     """The handler's view of the broker."""

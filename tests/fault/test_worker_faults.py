@@ -374,3 +374,62 @@ def test_partitions_move_to_a_second_worker_and_back_without_a_loss(
     assert run("rollup", "--once", environment=settings).returncode == 0
     verified = run("verify", environment=settings)
     assert verified.returncode == 0, verified.stdout
+
+
+def test_two_workers_with_one_static_member_id_are_fatal_for_the_second(
+    topic: Topic, database: str, start: Start
+) -> None:
+    first = start("worker", "--instance-id", "same", environment=environment(topic, database))
+    produce(topic, sessions(5, 2))
+    until_applied(database, topic, 10, first)
+    second = start("worker", "--instance-id", "same", environment=environment(topic, database))
+    assert second.wait(seconds=60) == 2
+    assert "two workers cannot have one --instance-id" in second.output()
+    produce(topic, sessions(5, 2, first=2))
+    until_applied(database, topic, 20, first)
+    assert outcomes(database, topic)["accepted"] == 20
+
+
+def test_sessions_that_do_not_fit_into_memory_are_read_back_and_give_the_same(
+    topic: Topic, database: str, start: Start
+) -> None:
+    settings = environment(topic, database) | {
+        "TURNLEDGER_CACHE_BYTES": "100000",
+        "TURNLEDGER_ROUND_EVENTS": "100",
+        "TURNLEDGER_OPEN_TURN_SECONDS": "0.1",
+    }
+    worker = start("worker", environment=settings)
+    for part in range(4):
+        records = []
+        for seq in range(part * 5, part * 5 + 5):
+            for n in range(60):
+                kind = (
+                    "turn.started",
+                    "tool_call.requested",
+                    "note",
+                    "tool_call.completed",
+                    "turn.completed",
+                )[seq % 5]
+                fields: dict[str, Any] = {"turn_id": f"t{seq // 5}"}
+                if kind.startswith("tool_call"):
+                    # Of the turn before: a late result for every turn but the first.
+                    fields["tool_call_id"] = f"tool-{(seq + (0 if kind.endswith('requested') else -5)) // 5}"
+                records.append(event(f"s{n}", seq, kind, **fields))
+                records.append(event(f"s{n}", None, "note", receipt_key=f"r{seq}", stream="spans"))
+        produce(topic, records)
+        until_applied(database, topic, 600 * (part + 1), worker)
+        until_projected(database, topic)
+    assert outcomes(database, topic)["accepted"] == 2400
+    evicted = re.search(r"turnledger_ingest_cold_loads_total (\d+)", metrics(worker))
+    assert evicted is not None and int(evicted.group(1)) > 60
+    assert run("rollup", "--once", environment=settings).returncode == 0
+    verified = run("verify", environment=settings)
+    assert verified.returncode == 0, verified.stdout
+
+
+def metrics(worker: Running) -> str:
+    """What /metrics says."""
+    found = re.search(r"health at (http://\S+)/healthz'", worker.output())
+    assert found is not None
+    with urllib.request.urlopen(found.group(1) + "/metrics", timeout=5) as answer:
+        return str(answer.read().decode())

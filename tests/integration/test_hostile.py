@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
@@ -216,28 +215,38 @@ def test_a_key_that_disagrees_with_the_body_is_accepted_under_the_body_and_found
 def test_a_projection_row_that_postgres_refuses_is_a_dead_letter_and_the_rest_is_stored(
     topic: Topic, database: str, start: Callable[..., Running]
 ) -> None:
-    def call(session: str, status: int) -> list[Record]:
-        shared: dict[str, Any] = {"turn_id": "t", "model_call_id": "c"}
+    def matched(session: str, number: bytes) -> list[Record]:
+        rule = b'{"session_id":"%b","seq":1,"type":"security.rule_matched","turn_id":"t","payload":{"rule_id":"r","rule":{"n":%b}}}'
         return [
             event(session, 0, "turn.started", turn_id="t"),
-            event(
-                session, 1, "model_call.completed", payload={"provider": "p", "status_code": status}, **shared
-            ),
+            Record(rule % (session.encode(), number), key=b"default/" + session.encode()),
             event(session, 2, "turn.completed", turn_id="t", payload={"status": "completed"}),
         ]
 
-    # A status code that an int4 cannot hold, between two sessions that are as they should be.
-    produce(topic, [*call("before", 200), *call("beyond", 2**40), *call("after", 200)])
+    # A number of more digits than Postgres' numeric holds, between two sessions that are as they should be.
+    beyond = matched("beyond", b"1" + b"0" * 150_000)
+    produce(topic, [*matched("before", b"1"), *beyond, *matched("after", b"1")])
     worker = start("worker", environment=environment(topic, database))
     until_applied(database, topic, 9, worker)
     until_projected(database, topic)
     letter = one(rows(database, "select reason, session_id, detail from ledger.dead_letters"))
     assert letter[:2] == ("refused_by_database", "beyond")
+    assert "session-level rows was refused (SQLSTATE 22" in letter[2]
     assert "its events are in the ledger" in letter[2]
     assert outcomes(database, topic)["accepted"] == 9
-    sessions = rows(
+    turns = rows(
         database,
         "select s.session_id from projection_a.turns t join ledger.sessions s using (session_no) order by 1",
     )
-    assert sessions == [("after",), ("before",)]
+    assert turns == [("after",), ("before",), ("beyond",)]
+    matches = rows(database, "select session_id from turnledger.security_rule_events order by 1")
+    assert matches == [("after",), ("before",)]
+    kept = one(
+        rows(
+            database,
+            "select e.raw from ledger.events e join ledger.streams using (stream_no) join ledger.sessions s using (session_no) "
+            "where s.session_id = 'beyond' and e.seq = 1",
+        )
+    )
+    assert kept == (beyond[1].value,)
     assert worker.running()

@@ -16,7 +16,8 @@ from faust.app.base import BootStrategy
 from mode.supervisors import CrashingSupervisor
 
 from turnledger.ingest.batch import Fetched, Partition
-from turnledger.ingest.round import BrokerAway, Ingest
+from turnledger.ingest.round import Ingest
+from turnledger.ingest.seats import BrokerAway
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.ingest.transport import Bounds, Budget, Consumer, PassThrough, WiredApp, Wiring
 

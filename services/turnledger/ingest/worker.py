@@ -7,7 +7,6 @@ import contextlib
 import gc
 import os
 import signal
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from turnledger.ingest.app import IngestApp, KafkaSide, attach, build
 from turnledger.ingest.health import Health, HealthServer
 from turnledger.ingest.logs import configure_logging
 from turnledger.ingest.metrics import Metrics
-from turnledger.ingest.round import BrokerAway, Ingest
+from turnledger.ingest.round import Ingest
+from turnledger.ingest.seats import BrokerAway, owner_name
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.ingest.transport import Budget
 
@@ -59,10 +59,11 @@ class Worker:
             settings,
             database_url,
             self.kafka,
-            owner=f"{socket.gethostname()}:{os.getpid()}",
+            owner=owner_name(settings.instance_id),
             metrics=self.metrics,
             health=self.health,
             give_back=self.budget.give_back,
+            on_doubled=self._membership_lost,
             take_over=flags.take_over,
             accept_loss=flags.accept_loss,
             resume_stopped=flags.resume_stopped,
@@ -146,7 +147,7 @@ class Worker:
     async def _app_crashed(self) -> None:
         await self.app.wait_until_stopped()
 
-    def _membership_lost(self, error: Exception) -> None:
+    def _membership_lost(self, error: Exception | None = None) -> None:
         self.fatal = (
             f"another worker joined group {self.settings.group_id} as {self.settings.instance_id}: two workers cannot have one "
             "--instance-id. This one ends; give each worker an id of its own."

@@ -48,6 +48,8 @@ class Claim:
     anchor_offset: int | None
     anchor_crc: int | None
     flushed_batch: int
+    former_owner: str | None = None
+    """Who claimed it before."""
     terminated: int | None = None
     """Process id of the frozen backend that was ended to get the row."""
 
@@ -133,7 +135,7 @@ def claim(
         except psycopg.errors.LockNotAvailable:
             ended = _end_frozen(connection, topic, partition) or ended
             continue
-        return Claim(topic, partition, row[0], row[1], row[2], row[3], row[4], row[5], terminated=ended)
+        return Claim(topic, partition, row[0], row[1], row[2], row[3], row[4], row[5], row[6], ended)
     raise RowLocked(
         f"the progress row of partition {partition} of {topic} stays locked by another database process: "
         "look for it in pg_stat_activity (turnledger's processes name themselves) and end it; the claim is tried again meanwhile."

@@ -546,6 +546,7 @@ class SessionState:
         floats = {id(event) for turn in doomed for event in turn.floats}
         if floats:
             self._forget_floats(floats)
+        self._settle_floats(doomed)
         if doomed:
             self._dropped = True
         self._drop_loose()
@@ -554,6 +555,27 @@ class SessionState:
             self._left_out = []
             self._size = sum(turn.size for turn in self._turns.values()) + sum(map(_weigh, self._loose))
             self._size += sum(weight for _, _, weight in self._floats)
+
+    def _settle_floats(self, doomed: list[_Turn]) -> None:
+        """What stands between the start and the end of a turn that is let go of, and is not its own, stands there in another one too.
+
+        It stays outside every turn: nobody will know that turn when it is placed again.
+        """
+        if not self._float_loose:
+            return
+        loose = {id(event) for event in self._float_loose}
+        spans = sorted(span for turn in doomed if (span := turn.span()) is not None)
+        settled: set[int] = set()
+        following, reach = 0, b""
+        for place, event, _ in self._floats:
+            while following < len(spans) and spans[following][0] < place:
+                reach = max(reach, spans[following][1])
+                following += 1
+            if place < reach and id(event) in loose:
+                settled.add(id(event))
+                self._loose.append(event)
+        if settled:
+            self._forget_floats(settled)
 
     def _drop_loose(self) -> None:
         """Let go of events outside every turn that ``fold_loose`` does not look at, the oldest first."""
@@ -1035,7 +1057,7 @@ class SessionState:
         first = turn.started is None
         if turn.started is not None:
             if turn.start_lane is not lane:
-                if really and (not turn.started_really or key < turn.started_key):
+                if really > turn.started_really or (really == turn.started_really and key < turn.started_key):
                     return False
             elif really != turn.started_really:
                 return False

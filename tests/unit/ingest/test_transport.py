@@ -1,0 +1,66 @@
+"""The transport: found by its scheme, bounded in bytes, never ahead of Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+
+import faust.transport
+
+from turnledger.ingest.app import build
+from turnledger.ingest.batch import Fetched
+from turnledger.ingest.settings import WorkerSettings
+from turnledger.ingest.transport import Budget, Consumer, PassThrough, Transport
+
+
+def test_the_scheme_turnledger_selects_the_transport() -> None:
+    assert faust.transport.by_name("turnledger") is Transport
+
+
+async def test_a_full_budget_lets_nobody_fetch_until_something_is_finished() -> None:
+    budget = Budget(100)
+    assert await budget.room(0.01)
+    budget.take(120)
+    assert not await budget.room(0.01)
+    waiting = asyncio.create_task(budget.room(5))
+    await asyncio.sleep(0)
+    budget.give_back(30)
+    assert await waiting
+    assert budget.used == 90
+
+
+async def test_the_app_opens_no_port_and_takes_brokers_as_they_are_given() -> None:
+    app = build("one:9092, two:9093", WorkerSettings(group_id="g"), Budget(1))
+    assert [str(url) for url in app.conf.broker] == ["turnledger://one:9092", "turnledger://two:9093"]
+    assert not app.conf.web_enabled
+    assert list(app.boot_strategy.web_server()) == []
+    assert list(app.boot_strategy.kafka_producer()) == []
+
+
+async def test_what_is_told_to_kafka_is_what_postgres_has_whatever_was_acknowledged() -> None:
+    app = build("one:9092", WorkerSettings(group_id="g"), Budget(1))
+    consumer = app.consumer
+    assert isinstance(consumer, Consumer)
+    tp = consumer._new_topicpartition("events", 3)
+    consumer._acked[tp].extend([100, 200])
+    assert consumer._new_offset(tp) is None
+    app.wiring.applied = {("events", 3): 150}
+    consumer._acked[tp].append(300)
+    assert consumer._new_offset(tp) == 150
+    assert list(consumer._acked[tp]) == []
+
+
+async def test_a_batch_goes_through_unparsed_and_its_message_points_at_its_first_record() -> None:
+    app = build("one:9092", WorkerSettings(group_id="g"), Budget(1))
+    consumer = app.consumer
+    assert isinstance(consumer, Consumer)
+
+    class Record:
+        offset = 41
+        timestamp = 0
+        key = value = b""
+
+    fetched = Fetched(("events", 3), 7, [Record()], 0)
+    message = consumer._message(consumer._new_topicpartition("events", 3), fetched, 2)
+    assert (message.offset, message.generation_id) == (41, 2)
+    event = await PassThrough().compile(app)(message)
+    assert event.value is fetched

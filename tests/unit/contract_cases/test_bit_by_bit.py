@@ -32,7 +32,7 @@ SESSIONS |= {
         cases.user(None, receipt_key="r2", at="01", turn_id="b", stream="bus"),
     ],
 }
-ARRIVALS = 12
+ARRIVALS = 8
 
 
 def read(events: list[cases.Event]) -> list[Event]:

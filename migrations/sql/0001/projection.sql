@@ -78,7 +78,7 @@ create table {slot}.model_calls (
     hour_at                   timestamptz,
     latency_ms                int8,
     ttft_ms                   int8,
-    retries                   int4,
+    retries                   int8,
     token_convention          text,
     usage_source              text,
     fidelity                  text,

@@ -68,7 +68,7 @@ MODEL_CALLS: tuple[Column, ...] = (
     ("hour_at", "ts"),  # the instant that decides its hour (contract 12)
     ("latency_ms", "int8"),
     ("ttft_ms", "int8"),
-    ("retries", "int4"),
+    ("retries", "int8"),
     ("token_convention", "text"),
     ("usage_source", "text"),
     ("fidelity", "text"),

@@ -15,7 +15,16 @@ from turnledger.fold.fields import decimal_of, place_key
 from turnledger.fold.model import Row, UsagePart
 from turnledger.fold.order import order_key
 from turnledger.fold.tools import Placed
-from turnledger.fold.usage import CONVENTIONS, KNOWN_CONVENTIONS, NO_BUCKETS, Buckets, add, buckets, usage_row
+from turnledger.fold.usage import (
+    CONVENTIONS,
+    KNOWN_CONVENTIONS,
+    NO_BUCKETS,
+    Buckets,
+    add,
+    buckets,
+    fitting,
+    usage_row,
+)
 
 
 class QuickCalls:
@@ -76,7 +85,7 @@ def quick_calls(events: Sequence[Placed], turn_key: str, kind: str) -> QuickCall
         if values is None:
             return None
         total = values if total is NO_BUCKETS else add(total, values)
-    found.usage = usage_row(total, len(order), len(order))
+    found.usage = usage_row(fitting(total), len(order), len(order))
     found.recorded.update(order)
     return found
 

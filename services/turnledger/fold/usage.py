@@ -194,6 +194,7 @@ def convention_of(report: Report, provider: str | None) -> str:
 def buckets(raw: Raw, convention: str) -> tuple[Buckets, bool]:
     """Raw counters as disjoint buckets, and whether one would have been negative (``usage_negative_bucket``).
 
+    A sum beyond int64 is unknown: it has no column, and no provider sent it.
     Thoughts that nobody reported add nothing to an output that stands without them, as writes that nobody reported count as none.
     """
     input_, output, cache_read, cache_write, write_5m, write_1h, reasoning, _ = raw
@@ -217,6 +218,8 @@ def buckets(raw: Raw, convention: str) -> tuple[Buckets, bool]:
         uncached = input_
         if input_ is not None and cache_read is not None and writes is not None:
             total = input_ + cache_read + writes
+            if total > INT64_MAX:
+                total = None
     elif convention != "unknown":
         total = input_
         if input_ is not None and cache_read is not None and writes is not None:
@@ -226,6 +229,8 @@ def buckets(raw: Raw, convention: str) -> tuple[Buckets, bool]:
                 negative = True
         if convention == "inclusive_thoughts_separate" and output is not None:
             output += reasoning or 0
+            if output > INT64_MAX:
+                output = None
     return (uncached, cache_read, write_5m, write_1h, other, output, reasoning, total), negative
 
 
@@ -277,6 +282,14 @@ def add(total: Buckets, values: Buckets) -> Buckets:
     return tuple([b if a is None else a if b is None else a + b for a, b in zip(total, values, strict=True)])
 
 
+def fitting(values: Buckets) -> Buckets:
+    """A finished sum: a bucket beyond int64 is unknown. Only finished ones, or the answer would depend on the order of adding."""
+    for value in values:
+        if value is not None and value > INT64_MAX:
+            return tuple([None if v is None or v > INT64_MAX else v for v in values])
+    return values
+
+
 def size(values: Buckets) -> int:
     """The known ones of total_input and output together; −1 when neither is (nothing known is least)."""
     total, output = values[TOTAL_INPUT], values[OUTPUT]
@@ -306,7 +319,7 @@ class Contribution:
         return convention_of(self.last.report, self.provider)
 
     def values(self) -> Buckets:
-        return buckets(self.raw, self.convention())[0]
+        return fitting(buckets(self.raw, self.convention())[0])
 
     def fidelity(self) -> str:
         return "lower_bound" if self.lower_bound else "estimated" if self.estimated else "exact"
@@ -581,8 +594,8 @@ def settle(
         parts += [_contribution_part(contribution, turn_key, kind) for contribution in shown]
     return Settled(
         parts,
-        usage_row(total, reported, counted),
-        None if left is None else usage_object(left),
+        usage_row(fitting(total), reported, counted),
+        None if left is None else usage_object(fitting(left)),
         bool(lower),
         findings,
     )

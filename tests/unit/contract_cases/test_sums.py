@@ -189,8 +189,14 @@ SESSION: dict[str, tuple[list[Event], dict[str, object]]] = {
             *(ev(4, "tool_call.requested", {"tool_name": "x"}, **EVAL), call(5, "n", turn_id="a")),
         ],
         {
-            "turn_count": 1, "model_call_count": 1, "total_input_tokens": 10, "usage_total": 1,
-            "total_requests": 0, "guard_blocks": 0, "message_count": 0, "total_tool_calls": 0,
+            "turn_count": 1,
+            "model_call_count": 1,
+            "total_input_tokens": 10,
+            "usage_total": 1,
+            "total_requests": 0,
+            "guard_blocks": 0,
+            "message_count": 0,
+            "total_tool_calls": 0,
         },
     ),
     "null is not zero": (

@@ -12,6 +12,7 @@ from tests.property.fold_sessions import Projection, extend, fresh, taken
 from tests.unit.contract_cases import cases, test_gaps, test_order, test_turns
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
+from turnledger.fold.dedupe import EventKey, event_key
 from turnledger.fold.session import fold_session
 from turnledger.fold.state import SessionState
 
@@ -38,12 +39,11 @@ ARRIVALS = 8
 def read(events: list[cases.Event]) -> list[Event]:
     """The accepted events: no two of one key."""
     reader = FastReader()
-    kept: dict[str, Event] = {}
+    kept: dict[EventKey, Event] = {}
     for event in events:
-        key = json.dumps([event.get(name) for name in ("producer", "epoch", "stream", "seq", "receipt_key")])
         found = reader.read(json.dumps(event).encode())
         assert isinstance(found, Event)
-        kept.setdefault(key, found)
+        kept.setdefault(event_key(found), found)
     return list(kept.values())
 
 

@@ -259,12 +259,22 @@ class _Pairing:
             self._named(placed).take(placed, what)
 
     def _take_nameless(self, placed: Placed) -> None:
-        """Without a ``tool_call_id``: a request is its own; a start or an answer joins the latest unanswered one before it."""
+        """Without a ``tool_call_id``: a request is its own; a start or an answer joins the latest unanswered one before it.
+
+        A start that finds none is its own, and no other start joins it: two tools that only say when they began are two.
+        """
         event = placed[1]
         what = TOOL_TYPES[event.type]
         call = None
         if what != REQUESTED:
-            call = next((c for c in reversed(self._nameless) if not c.answered and _fits(c, event)), None)
+            call = next(
+                (
+                    c
+                    for c in reversed(self._nameless)
+                    if not c.answered and (what != START or _was_requested(c)) and _fits(c, event)
+                ),
+                None,
+            )
         if call is None:
             call = self._new(placed)
             self._nameless.append(call)
@@ -360,6 +370,10 @@ def bare_name(tool_name: str, server_name: str | None) -> str:
             if tool_name.startswith(prefix) and len(tool_name) > len(prefix):
                 return tool_name[len(prefix) :]
     return tool_name
+
+
+def _was_requested(call: ToolCall) -> bool:
+    return any(event.type == "tool_call.requested" for _, event in call.requests)
 
 
 def _fits(call: ToolCall, event: Event) -> bool:

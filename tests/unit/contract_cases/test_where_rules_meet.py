@@ -440,6 +440,22 @@ TOOL_CASES = table(
         {PAIRING: ["paired"]},
     ),
     Case(
+        "without ids two starts that nobody requested are two tool calls",
+        turn(
+            "t",
+            *(ev("tool_call.started", tool_name="bash") for _ in "12"),
+            *(ended(status=status) for status in ("error", "ok")),
+        ),
+        {PAIRING: ["paired", "paired"], "tool_calls/*/status": ["ok", "error"]},
+    ),
+    Case(
+        "without ids a request and its start are one, a start of another name is another",
+        turn(
+            "t", asked(), ev("tool_call.started", tool_name="bash"), ev("tool_call.started", tool_name="grep")
+        ),
+        {"tool_calls/*/tool_name": ["bash", "grep"]},
+    ),
+    Case(
         "an MCP server's ids that begin again find the nearest call",
         turn(
             "t",

@@ -6,10 +6,12 @@ import os
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.property.fold_sessions import (
+    EVERY_FOURTH,
+    NOWHERE,
     RECEIPTS,
     SESSIONS,
     Projection,
@@ -27,6 +29,20 @@ EXAMPLES = int(os.environ.get("TURNLEDGER_FOLD_EXAMPLES", "150"))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
+@example(  # an earlier start without a number, from another stream
+    session=[(0, "user", 2, 0, 1, 0), (0, "said", 1, 0, 1, 0), (1, "user", 2, 0, 1, 0)],
+    receipts=NOWHERE,
+    late=[],
+    seed=1,
+    batch=1,
+)
+@example(  # a stream's first number comes after an event without one
+    session=[(1, "start", 1, 0, 1, 0)] * 3 + [(0, "start", 1, 0, 1, 0), (0, "said", 1, 0, 1, 0)],
+    receipts=EVERY_FOURTH,
+    late=[2],
+    seed=0,
+    batch=1,
+)
 @given(
     session=SESSIONS,
     receipts=RECEIPTS,

@@ -55,6 +55,8 @@ def _lines(files: Iterable[str]) -> Iterator[bytes]:
 def _chunks(name: str) -> Iterator[bytes]:
     try:
         if name == "-":
+            if sys.stdin is None:
+                raise ValueError("standard input is closed")
             while chunk := sys.stdin.buffer.read(CHUNK):
                 yield chunk
             return

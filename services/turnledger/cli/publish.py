@@ -68,6 +68,8 @@ def _records(files: Iterable[str]) -> Iterator[tuple[int, bytes]]:
 def _chunks(name: str) -> Iterator[bytes]:
     try:
         if name == "-":
+            if sys.stdin is None:
+                raise ValueError("standard input is closed")
             while chunk := os.read(sys.stdin.fileno(), CHUNK):
                 yield chunk
             return

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from tests.stack.commands import COMMAND
 from tests.unit.contract_cases.cases import (
     Event,
     end,
@@ -346,3 +350,26 @@ def test_a_turn_has_only_what_was_told() -> None:
             "grade",
         ),
     }
+
+
+def test_input_that_is_closed_cannot_be_read() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&-', "sh", *COMMAND, "fold", "-", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("turnledger: cannot read - (")
+
+
+def test_dead_letters_are_no_failure_and_an_end_without_newline_joins_no_next_file(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b'{"session_id":"s","seq":0,"type":"x"}')
+    two.write_bytes(b'{"session_id":"s","seq":1,"type":"x"}\n\n\nbad')
+    done = subprocess.run([*COMMAND, "fold", str(one), str(two), "--json"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = json.loads(done.stdout)
+    assert found["records"] == {"read": 3, "accepted": 2, "duplicates": 0, "conflicts": 0, "dead": 1}
+    assert [row["position"] for row in found["dead_letters"]] == [5]

@@ -43,6 +43,20 @@ EXAMPLES = int(os.environ.get("TURNLEDGER_FOLD_EXAMPLES", "150"))
     seed=0,
     batch=1,
 )
+@example(  # a window opens before an event without number that came earlier
+    session=[
+        (0, "said", 0, 0, 1, 0),
+        (0, "said", 0, 0, 1, 0),
+        (1, "start", 0, 1, 1, 0),
+        (0, "answer", 0, 1, -1, 0),
+        (0, "user", 0, 0, 1, 0),
+        (0, "start", 0, 0, 1, 0),
+    ],
+    receipts=EVERY_FOURTH,
+    late=[],
+    seed=1,
+    batch=1,
+)
 @given(
     session=SESSIONS,
     receipts=RECEIPTS,

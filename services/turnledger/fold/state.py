@@ -141,6 +141,7 @@ class _Stream:
     __slots__ = (
         "dropped_hi",
         "epoch",
+        "floating",
         "key",
         "lane",
         "last",
@@ -170,6 +171,8 @@ class _Stream:
         self.numbered = False
         self.received = False
         """Boundaries came with numbers, and without; with both nothing is certain."""
+        self.floating = False
+        """An event without number, id and index came: a window that opens later may stand before it."""
         self.superseded = False
         self.watched = False
         """Something was declared about it: every number may move its gaps."""
@@ -924,6 +927,8 @@ class SessionState:
             if turn is not None and turn.key not in self._turns:
                 return False, None
         stream.outside += 1
+        if event.seq is None:
+            stream.floating = True
         if turn is not None:
             turn.linked.add(id(event))
         return True, turn
@@ -1015,6 +1020,8 @@ class SessionState:
         if stream.numbered or lane.numbered if event.seq is None else stream.received or lane.starts:
             return False
         if not really:
+            if stream.floating:
+                return False
             stream.mode = _MESSAGES
         elif stream.mode != _BOUNDED:
             if stream.mode != _NONE or stream.outside:

@@ -41,7 +41,9 @@ async def nothing(stream):  # type: ignore[no-untyped-def]
         state["n"] += 1
         if state["n"] == TOTAL:
             seconds = time.perf_counter() - state["start"]
-            os.write(1, json.dumps({"events": TOTAL, "seconds": seconds}).encode() + b"\n")  # Faust redirects stdout
+            os.write(
+                1, json.dumps({"events": TOTAL, "seconds": seconds}).encode() + b"\n"
+            )  # Faust redirects stdout
             os._exit(0)
 
 

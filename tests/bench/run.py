@@ -461,7 +461,7 @@ def main() -> None:
             if "growth" in only:
                 report["growth"] = growth(addresses, args.stored)
         finally:
-            stack.down()
+            stack.down(remove=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(table(report) + "\n")

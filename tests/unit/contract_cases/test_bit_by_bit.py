@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.property.fold_sessions import Projection, extend, fresh, taken
-from tests.unit.contract_cases import cases, test_gaps, test_order, test_turns
+from tests.unit.contract_cases import cases, test_gaps, test_order, test_sums, test_turns
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.fold.dedupe import EventKey, event_key
@@ -24,6 +24,9 @@ TABLES: dict[str, dict[str, Any]] = {
     "status": test_turns.STATUSES,
     "times": test_turns.TIMES,
     "findings": test_turns.FINDINGS,
+    "grades of turns": test_turns.GRADES,
+    "processes": test_sums.EXEC,
+    "sums": test_sums.SESSION,
 }
 SESSIONS = {f"{table}: {name}": case[0] for table, named in TABLES.items() for name, case in named.items()}
 SESSIONS |= {

@@ -353,6 +353,116 @@ CASES: dict[str, tuple[list[Event], Where, dict[str, str]]] = {
         {"n": "a"},
         {"a": "boundary"},
     ),
+    # 4: more of ends
+    "an end that takes nothing is still a boundary": (
+        [start(0, "a"), end(1, "a"), named(2, "n"), end(3, "a"), named(4, "m"), end(5, "b")],
+        {"n": None, "m": "b"},
+        {"a": "id", "b": "boundary"},
+    ),
+    "an end before its own start takes what precedes it": (
+        [named(0, "n"), end(1, "a"), start(2, "a"), named(3, "m")],
+        {"n": "a", "m": "a"},
+        {"a": "boundary"},
+    ),
+    "an end of a turn that started in another stream takes what precedes it": (
+        [start(0, "b", **BUS), start(0, "a"), end(1, "a"), named(2, "n"), end(3, "b")],
+        {"n": "b"},
+        {"a": "id", "b": "boundary"},
+    ),
+    "a second start of the open turn changes nothing": (
+        [start(0, "a"), named(1, "n"), start(2, "a"), named(3, "m"), end(4, "a"), named(5, "y")],
+        {"n": "a", "m": "a", "y": None},
+        {"a": "boundary"},
+    ),
+    "after another's end an end without an id closes what is open": (
+        [start(0, "a"), end(1, "b"), named(2, "n"), end(3), named(4, "y")],
+        {"n": "a", "y": None},
+        {"a": "boundary", "b": "id"},
+    ),
+    "an end by the index that the open id owns closes it": (
+        [start(0, "a", turn_index=1), named(1, "n"), end(2, turn_index=1), named(3, "y")],
+        {"n": "a", "y": None},
+        {"a": "boundary"},
+    ),
+    "an end that tells the id of an index": (
+        [start(0, turn_index=1), named(1, "n"), end(2, "a", turn_index=1), named(3, "y")],
+        {"n": "a", "y": None},
+        {"a": "boundary"},
+    ),
+    "ends alone: what carries another id stays there": (
+        [named(0, "n"), named(1, "m", turn_id="b"), end(2, "a")],
+        {"n": "a", "m": "b"},
+        {"a": "boundary", "b": "id"},
+    ),
+    "ends alone: two ends of one turn": (
+        [named(0, "n"), end(1, "a"), named(2, "m"), end(3, "a"), named(4, "t", turn_id="b")],
+        {"n": "a", "m": "a", "t": "b"},
+        {"a": "boundary", "b": "id"},
+    ),
+    "ends alone in one stream, the start in another": (
+        [
+            start(0, "a", at="10"),
+            *(named(0, "v", at="05", **BUS), named(1, "n", at="15", **BUS), end(2, "a", at="20", **BUS)),
+            named(1, "m", at="30"),
+        ],
+        {"v": "a", "n": "a", "m": "a"},
+        {"a": "boundary"},
+    ),
+    # 4: more of messages
+    "messages open in each stream": (
+        [user(0, at="01"), user(0, at="02", **BUS), named(1, "n"), named(1, "m", **BUS)],
+        {"n": "@harness/0/ledger/0", "m": "@harness/0/bus/0"},
+        {"@harness/0/bus/0": "boundary", "@harness/0/ledger/0": "boundary"},
+    ),
+    "a message that a link brings into a turn opens that one": (
+        [
+            named(0, "q", turn_id="a", trace_id="t", **BUS),
+            user(0, trace_id="t"),
+            named(1, "n"),
+            user(2),
+            named(3, "m"),
+        ],
+        {"q": "a", "n": "a", "m": "@harness/0/ledger/2"},
+        {"a": "boundary", "@harness/0/ledger/2": "boundary"},
+    ),
+    "a start that a link brings into a turn opens that one": (
+        [
+            named(0, "q", turn_id="a", trace_id="t", **BUS),
+            start(0, trace_id="t"),
+            named(1, "n"),
+            end(2),
+            named(3, "y"),
+        ],
+        {"q": "a", "n": "a", "y": None},
+        {"a": "boundary"},
+    ),
+    "a user's message makes a window": (
+        [user(0, at="10"), user(1, at="20"), named(0, "n", at="15", **BUS), named(1, "m", at="25", **BUS)],
+        {"n": "@harness/0/ledger/0", "m": "@harness/0/ledger/1"},
+        {"@harness/0/ledger/0": "window", "@harness/0/ledger/1": "window"},
+    ),
+    "receipts stand between boundaries by their own time": (
+        [
+            *(start(0, "a", at="10"), end(1, "a", at="20")),
+            *(named(None, "n", receipt_key="r", at="15"), named(None, "y", receipt_key="q", at="25")),
+            named(None, "z", receipt_key="p"),
+        ],
+        {"n": "a", "y": None, "z": None},
+        {"a": "boundary"},
+    ),
+    "boundaries may be receipts": (
+        [
+            *(start(None, "a", receipt_key="4", at="10"), named(None, "n", receipt_key="3", at="15")),
+            *(end(None, "a", receipt_key="2", at="20"), named(None, "y", receipt_key="1", at="25")),
+        ],
+        {"n": "a", "y": None},
+        {"a": "boundary"},
+    ),
+    "an index that only session-level work ties to an id is nobody's": (
+        [ev(0, "session.started", turn_id="a", turn_index=3), named(1, "n", turn_index=3)],
+        {"n": "#3"},
+        {"#3": "index"},
+    ),
     # link once more
     "what the boundary gave links once more": (
         [
@@ -785,3 +895,71 @@ FINDINGS: dict[str, tuple[list[Event], dict[str, int]]] = {
 @pytest.mark.parametrize(("events", "expected"), FINDINGS.values(), ids=FINDINGS.keys())
 def test_findings_about_turns(events: list[Event], expected: dict[str, int]) -> None:
     assert checks(fold(*events)) == expected
+
+
+def test_a_conflict_disputes_the_turn_of_the_event_that_stayed() -> None:
+    found = fold(start(0, "a"), end(1, "a"), start(2, "b"), end(3, "b"), end(3, "a", "failed"))
+    assert [(turn["turn_key"], turn["grade"]) for turn in found["turns"]] == [
+        ("a", "complete"),
+        ("b", "disputed"),
+    ]
+
+
+def test_a_gap_inside_two_turns_belongs_to_both_and_one_of_another_stream_to_none() -> None:
+    found = fold(
+        *(start(0, "a"), named(1, "n", turn_id="b"), end(3, "a"), named(4, "m", turn_id="b")),
+        *(ev(0, "counter.reported", at="05", **BUS), ev(2, "counter.reported", **BUS)),
+    )
+    assert [(turn["turn_key"], turn["grade"]) for turn in found["turns"]] == [("a", "gaps"), ("b", "gaps")]
+    assert [len(turn["gaps"]) for turn in found["turns"]] == [1, 1]
+    assert found["sessions"][0]["open_gaps"] == 2
+
+
+GRADES: dict[str, tuple[list[Event], str]] = {
+    "whole": ([start(0, "a"), end(1, "a")], "complete"),
+    "open": ([start(0, "a")], "complete"),
+    "failed is a status, not a grade": ([start(0, "a"), end(1, "a", "failed")], "complete"),
+    "no start": ([end(0, "a")], "partial"),
+    "no end": ([start(0, "a"), ev(1, "session.ended", {})], "partial"),
+    "a tool without a result": (
+        [start(0, "a"), ev(1, "tool_call.requested", {"tool_name": "x"}), end(2, "a")],
+        "partial",
+    ),
+    "a tool without a result in an open turn": (
+        [start(0, "a"), ev(1, "tool_call.requested", {"tool_name": "x"})],
+        "complete",
+    ),
+    "a denied tool": (
+        [
+            *(start(0, "a"), ev(1, "tool_call.requested", {"tool_name": "x"}, tool_call_id="t")),
+            *(ev(2, "tool_call.denied", {"by": "user"}, tool_call_id="t"), end(3, "a")),
+        ],
+        "complete",
+    ),
+    "a result without a request": (
+        [start(0, "a"), ev(1, "tool_call.completed", {"status": "ok"}, tool_call_id="t"), end(2, "a")],
+        "partial",
+    ),
+    "a late result": (
+        [
+            *(start(0, "a"), ev(1, "tool_call.requested", {"tool_name": "x"}, tool_call_id="t"), end(2, "a")),
+            ev(3, "tool_call.completed", {"status": "ok"}, tool_call_id="t", turn_id="a"),
+        ],
+        "complete",
+    ),
+    "a declared loss inside": (
+        [start(0, "a"), ev(1, "stream.lost", {"from_seq": 2, "to_seq": 2, "reason": "x"}), end(3, "a")],
+        "complete",
+    ),
+    "a stream that says nothing of its numbers": (
+        [ev(0, "stream.declared", {"density": "unknown"}), start(1, "a"), end(2, "a")],
+        "unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "grade"), GRADES.values(), ids=GRADES.keys())
+def test_grade_of_a_turn(events: list[Event], grade: str) -> None:
+    found = fold(*events)
+    assert [turn["grade"] for turn in found["turns"]] == [grade]
+    assert found["sessions"][0]["grade"] == grade

@@ -222,8 +222,8 @@ class Projection:
         for fold in changes.turns:
             self.turns[fold.turn.key] = copy.deepcopy(plain_turn(fold))
         for table, keys in changes.replaced_points.items():
-            for key in keys:
-                del self.points[table][key]
+            for place in keys:
+                del self.points[table][place]
         for table, rows in changes.points.items():
             known = self.points.setdefault(table, {})
             for row in rows:

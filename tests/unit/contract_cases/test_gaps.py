@@ -93,6 +93,14 @@ CASES: dict[str, tuple[list[Event], Rows]] = {
         [declared(0, density="sparse", epoch=1), *at(2), *at(3, epoch=1), *at(3, epoch=2)],
         [hole(1, 1)],
     ),
+    "a redeclaration replaces the first number too": (
+        [declared(4, density="dense", first_seq=4), declared(5, density="dense")],
+        [hole(0, 3)],
+    ),
+    "a redeclaration without a density is dense": (
+        [declared(0, density="sparse"), declared(1, first_seq=2), *at(4)],
+        [hole(2, 3)],
+    ),
     "a close tells the last number": ([*at(0), closed(1, 3)], [hole(2, 3)]),
     "a close counts itself": ([*at(0), closed(1, 1)], []),
     "a close below what came takes nothing away": ([*at(0, 4), closed(1, 2)], [hole(2, 3)]),

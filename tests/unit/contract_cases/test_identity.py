@@ -131,6 +131,9 @@ TWO = {
     "stream": (BASE, more('"stream":"bus"')),
     "seq": (BASE, BASE.replace("1", "2")),
     "a receipt key of the same digits": (BASE, '{"session_id":"s","receipt_key":"1","type":"x"}'),
+    "an empty tenant is a name of its own": (BASE, more('"tenant":""')),
+    "an empty producer is a name of its own": (BASE, more('"producer":""')),
+    "an empty stream is a name of its own": (BASE, more('"stream":""')),
     "the last of two seqs": (BASE, BASE.replace('"seq":1', '"seq":1,"seq":2')),
     "two receipt keys": (
         '{"session_id":"s","receipt_key":"a","type":"x"}',

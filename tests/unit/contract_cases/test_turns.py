@@ -458,6 +458,14 @@ CASES: dict[str, tuple[list[Event], Where, dict[str, str]]] = {
         {"n": "a", "y": None},
         {"a": "boundary"},
     ),
+    "an end that a link brings into another turn does not close the open one": (
+        [
+            named(0, "q", turn_id="b", trace_id="t", **BUS),
+            *(start(0, "a"), named(1, "n"), end(2, trace_id="t"), named(3, "m")),
+        ],
+        {"q": "b", "n": "a", "m": "a"},
+        {"a": "boundary", "b": "link"},
+    ),
     "an index that only session-level work ties to an id is nobody's": (
         [ev(0, "session.started", turn_id="a", turn_index=3), named(1, "n", turn_index=3)],
         {"n": "#3"},
@@ -963,3 +971,27 @@ def test_grade_of_a_turn(events: list[Event], grade: str) -> None:
     found = fold(*events)
     assert [turn["grade"] for turn in found["turns"]] == [grade]
     assert found["sessions"][0]["grade"] == grade
+
+
+def test_two_streams_that_supersede_each_other_are_both_left_out() -> None:
+    def told(seq: int, stream: str, named_stream: str) -> Event:
+        payload = {"producer": "harness", "epoch": 0, "stream": named_stream, "reason": "r"}
+        return ev(seq, "stream.superseded", payload, stream=stream)
+
+    found = fold(told(0, "x", "y"), told(0, "y", "x"), named(1, "n", turn_id="a", stream="x"))
+    assert found["turns"] == []
+    assert checks(found) == {"superseded_stream": 2}
+
+
+def test_a_stream_supersedes_no_part_of_itself() -> None:
+    payload = {"producer": "harness", "epoch": 0, "stream": "ledger", "reason": "r"}
+    assert where(fold(ev(0, "stream.superseded", payload), named(1, "n", turn_id="a"))) == {"n": "a"}
+
+
+@pytest.mark.parametrize("missing", ["producer", "epoch", "stream"])
+def test_a_stream_that_is_not_named_whole_is_not_superseded(missing: str) -> None:
+    payload = {"producer": "harness", "epoch": 0, "stream": "old", "reason": "r"}
+    del payload[missing]
+    found = fold(ev(0, "stream.superseded", payload), named(0, "n", turn_id="a", stream="old"))
+    assert where(found) == {"n": "a"}
+    assert checks(found) == {"turn_without_start": 1, "wrong_type_in_payload": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -135,7 +136,7 @@ def test_forty_hostile_records_end_as_they_must_and_harm_nobody(
     stack: Servers, database: str, start: Callable[..., Running]
 ) -> None:
     assert len(HOSTILE) == 40
-    topic = big_topic(stack, "hostile-forty")
+    topic = big_topic(stack, f"hostile-{secrets.token_hex(6)}")
     records: list[Record] = []
     places: dict[int, Hostile] = {}
     for number in range(GOOD):

@@ -12,7 +12,7 @@ import msgspec
 
 from turnledger.contract.canonical import CORRELATION
 from turnledger.contract.envelope import KINDS, LIMITS, PROVENANCES, scalar_text
-from turnledger.contract.event import Event
+from turnledger.contract.event import NOT_ON_THE_WIRE, Event
 from turnledger.contract.jsontext import MAX_DEPTH, too_deep
 from turnledger.contract.reader import DEFAULT_LIMIT, Rejected, read
 from turnledger.contract.times import instant
@@ -21,6 +21,7 @@ _NOT_ON_THE_WIRE = ("at", "running", "position")
 _KNOWN = frozenset(Event.__struct_fields__) - frozenset(_NOT_ON_THE_WIRE)
 _BACKSLASH = ord("\\")
 _BRACKET = ord("[")
+_RESERVED = ord(NOT_ON_THE_WIRE)
 
 
 class FastReader:
@@ -57,26 +58,23 @@ class FastReader:
             return read(raw, limit=self._limit)
 
         # What the types do not say. Whatever is doubtful here is decided by the strict reader.
-        kind = event.kind
-        provenance = event.provenance
-        occurred_at = event.occurred_at
-        observed_at = event.observed_at
-        origin = event.origin
         if (
             (event.seq is None and not event.receipt_key)
-            or (kind != "live" and (kind not in KINDS or (kind == "eval" and not event.run_id)))
-            or (provenance != "observed" and provenance not in PROVENANCES)
+            or (event.kind != "live" and not _known_kind(event))
+            or (event.provenance != "observed" and event.provenance not in PROVENANCES)
             or ((escaped or not raw.isascii()) and not _short(event))
-            or event.at is not None
-            or event.running is not None
-            or event.position
-            or (observed_at is not None and instant(observed_at) is None)
+            or ((escaped or _RESERVED in raw) and _reserved_fields(event))
         ):
             return read(raw, limit=self._limit)
+        occurred_at = event.occurred_at
         if occurred_at is not None:
             event.at = at = instant(occurred_at)
             if at is None:
                 return read(raw, limit=self._limit)
+        observed_at = event.observed_at
+        if observed_at is not None and instant(observed_at) is None:
+            return read(raw, limit=self._limit)
+        origin = event.origin
         if origin is not None:
             for name, value in origin.items():
                 if type(value) is int:
@@ -86,13 +84,7 @@ class FastReader:
                     if event.origin is None:
                         return read(raw, limit=self._limit)
                     break
-        if "" in (
-            event.trace_id,
-            event.turn_id,
-            event.model_call_id,
-            event.tool_call_id,
-            event.parent_session_id,
-        ):
+        if b'""' in raw:
             for name in CORRELATION:
                 if getattr(event, name) == "":
                     setattr(event, name, None)
@@ -109,6 +101,15 @@ class FastReader:
             return msgspec.convert(known, Event)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
+
+
+def _known_kind(event: Event) -> bool:
+    return event.kind in KINDS and (event.kind != "eval" or bool(event.run_id))
+
+
+def _reserved_fields(event: Event) -> bool:
+    """Whether the record itself set a field that only a reader sets."""
+    return event.at is not None or event.running is not None or bool(event.position)
 
 
 def _short(event: Event) -> bool:

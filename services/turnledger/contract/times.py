@@ -17,7 +17,9 @@ _RFC3339 = re.compile(
 _DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _seconds: dict[str, int] = {}
-_SECONDS_KEPT = 4096  # a batch of one partition spans few distinct seconds; at most 0.7 MB
+"""µs of seconds seen lately, by their text: as ``…:SS`` and as ``…:SS.``, so that a fraction behind a ``.`` needs no look at it."""
+_SECONDS_KEPT = 8192  # a batch of one partition spans few distinct seconds; at most 1.4 MB
+_MILLISECONDS = {f"{number:03d}Z": number * 1_000 for number in range(1_000)}
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
@@ -61,7 +63,12 @@ def parse_instant(text: str) -> int | None:
 
 
 def instant(text: str) -> int | None:
-    """``parse_instant`` for the hot path: 0.6 µs for ``…:SS.ffffffZ`` in a second that was seen lately, where that takes 2.5."""
+    """``parse_instant`` for the hot path: two look-ups for ``…:SS.fffZ`` in a second that was seen lately."""
+    second = _seconds.get(text[:20])
+    if second is not None:
+        fraction = _MILLISECONDS.get(text[20:])
+        if fraction is not None:
+            return second + fraction
     second = _seconds.get(text[:19])
     if second is None:
         return _remember(text)
@@ -69,13 +76,10 @@ def instant(text: str) -> int | None:
         length = len(text)
         if length == 20:
             return second
-        if text[19] == ".":
-            digits = text[20:-1]
+        if length == 27 and text[19] == ".":
+            digits = text[20:26]
             if digits.isdigit() and digits.isascii():
-                if length == 27:
-                    return second + int(digits)
-                if length == 24:
-                    return second + int(digits) * 1_000
+                return second + int(digits)
     return parse_instant(text)
 
 
@@ -86,7 +90,7 @@ def _remember(text: str) -> int | None:
         if second is not None:
             if len(_seconds) >= _SECONDS_KEPT:
                 _seconds.clear()
-            _seconds[text[:19]] = second
+            _seconds[text[:19]] = _seconds[text[:19] + "."] = second
     return at
 
 

@@ -91,14 +91,15 @@ class Worker:
         self.process.wait(timeout=60)
 
 
-def start_worker(bootstrap: str, topic: str, dsn: str) -> Worker:
-    """``turnledger worker`` with everything on, as a person would start it."""
+def start_worker(bootstrap: str, topic: str, dsn: str, round_events: int = ROUND["backlog"]) -> Worker:
+    """``turnledger worker`` with everything on, as a person would start it but for the size of its rounds."""
     log = Path(tempfile.mkstemp(prefix="turnledger-bench-", suffix=".log")[1])
     env = os.environ | {
         "TURNLEDGER_KAFKA_BOOTSTRAP": bootstrap,
         "TURNLEDGER_DATABASE_URL": dsn,
         "TURNLEDGER_TOPIC": topic,
         "TURNLEDGER_GROUP_ID": f"bench-{time.time_ns()}",
+        "TURNLEDGER_ROUND_EVENTS": str(round_events),
     }
     command = [
         sys.executable,
@@ -128,12 +129,19 @@ def _backend_cpu(conn: psycopg.Connection[Any]) -> float:
     return total
 
 
-def drain(bootstrap: str, topic: str, dsn: str, total: int, marks: tuple[int, ...] = ()) -> dict[str, Any]:
+def drain(
+    bootstrap: str,
+    topic: str,
+    dsn: str,
+    total: int,
+    marks: tuple[int, ...] = (),
+    round_events: int = ROUND["backlog"],
+) -> dict[str, Any]:
     """Start a worker on a full topic and wait until all of it is committed.
 
     Seconds count from the first commit that is seen, for the events after it: joining the group is not measured.
     """
-    worker = start_worker(bootstrap, topic, dsn)
+    worker = start_worker(bootstrap, topic, dsn, round_events)
     try:
         with psycopg.connect(dsn, autocommit=True) as conn:
             process = psutil.Process(worker.process.pid)
@@ -330,7 +338,7 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
         )
         dsn = fresh_database(stack.database_url, "bench_worker")
         migrate(dsn)
-        runs["c"].append(drain(stack.kafka_bootstrap, topic, dsn, total))
+        runs["c"].append(drain(stack.kafka_bootstrap, topic, dsn, total, round_events=ROUND[shape]))
         if with_stock:
             runs["b"].append(stock(stack.kafka_bootstrap, topic, total))
         line = "  ".join(f"{name} {us(found[-1]):6.1f}" for name, found in runs.items() if found)

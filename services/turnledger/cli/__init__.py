@@ -5,9 +5,10 @@ A command's module offers ``register(app)``. Heavy imports stand inside the comm
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 
 import typer
 
@@ -39,15 +40,28 @@ def build() -> typer.Typer:
         add_completion=False,
     )
     for name in COMMANDS:
-        if find_spec(f"turnledger.cli.{name}") is not None:
-            import_module(f"turnledger.cli.{name}").register(app)
+        import_module(f"turnledger.cli.{name}").register(app)
     return app
 
 
 def main() -> None:
-    """Entry point of the console script. A :class:`TurnledgerError` is one sentence on standard error and exit status 2."""
+    """Entry point of the console script. A :class:`TurnledgerError` is one sentence on standard error and exit status 2; so is an
+    output that takes no more. A reader that went away (``| head``) ends the command without a word, as a signal would."""
     try:
         build()()
     except TurnledgerError as error:
         print(f"turnledger: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except BrokenPipeError:
+        _silence()
+        raise SystemExit(128 + signal.SIGPIPE) from None
+    except OSError as error:
+        _silence()
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        print(f"turnledger: a file or an output could not be used ({what}).", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _silence() -> None:
+    """What is left in the buffer of standard output has nowhere to go: the interpreter must not try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

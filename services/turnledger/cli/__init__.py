@@ -6,7 +6,6 @@ A command's module offers ``register(app)``. Heavy imports stand inside the comm
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from importlib import import_module
 
@@ -46,15 +45,12 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the console script. A :class:`TurnledgerError` is one sentence on standard error and exit status 2; so is an
-    output that takes no more. A reader that went away (``| head``) ends the command without a word, as a signal would."""
+    output that takes no more. (A reader that went away, as ``| head`` does, is typer's to handle: silently.)"""
     try:
         build()()
     except TurnledgerError as error:
         print(f"turnledger: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except BrokenPipeError:
-        _silence()
-        raise SystemExit(128 + signal.SIGPIPE) from None
     except OSError as error:
         _silence()
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

@@ -56,6 +56,27 @@ def test_a_row_is_its_field_count_and_its_fields_with_null_as_minus_one() -> Non
     )
 
 
+def test_neighbours_of_one_width_are_the_same_fields_whichever_of_them_is_null() -> None:
+    encode = RowEncoder((), (("a", "int4"), ("b", "int8"), ("c", "ts"))).encode
+    null = b"\xff\xff\xff\xff"
+    four = b"\x00\x00\x00\x04\x00\x00\x00\x07"
+    eight = b"\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x09"
+    instant = b"\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x01"
+    at = 946_684_800_000_001
+    assert encode({"a": 7, "b": 9, "c": at}) == b"\x00\x03" + four + eight + instant
+    assert encode({"a": None, "b": 9, "c": at}) == b"\x00\x03" + null + eight + instant
+    assert encode({"a": 7, "b": None, "c": None}) == b"\x00\x03" + four + null + null
+    assert encode({"a": None, "b": None, "c": None}) == b"\x00\x03" + null + null + null
+
+
+def test_an_empty_text_is_no_null() -> None:
+    encode = RowEncoder(
+        (("call_id", "text"),), (("word", "text"), ("turn_key", "text"), ("order_key", "bytea"))
+    ).encode
+    row = {"word": "", "turn_key": None, "order_key": b""}
+    assert encode("", row) == b"\x00\x04" + bytes(4) + bytes(4) + b"\xff\xff\xff\xff" + bytes(4)
+
+
 def test_a_value_beyond_its_column_is_refused_while_the_row_is_made() -> None:
     with pytest.raises(struct.error):
         RowEncoder((), (("c", "int4"),)).encode({"c": 2**31})

@@ -58,3 +58,5 @@ class Event(msgspec.Struct, kw_only=True, gc=False, eq=False, forbid_unknown_fie
     """Running time in µs (contract 5); set by ``fold.order``."""
     position: int = msgspec.field(default=0, name=NOT_ON_THE_WIRE + "position")
     """Offset in its partition, or line number in ``turnledger fold``. Arrival history: the fold never looks at it."""
+    length: int = msgspec.field(default=0, name=NOT_ON_THE_WIRE + "length")
+    """Bytes of the record, where whoever read it says so; 0 is unknown. It says what an event costs to hold, never what it means."""

@@ -17,7 +17,7 @@ from turnledger.contract.jsontext import MAX_DEPTH, too_deep
 from turnledger.contract.reader import DEFAULT_LIMIT, Rejected, read
 from turnledger.contract.times import instant
 
-_NOT_ON_THE_WIRE = ("at", "running", "position")
+_NOT_ON_THE_WIRE = ("at", "running", "position", "length")
 _KNOWN = frozenset(Event.__struct_fields__) - frozenset(_NOT_ON_THE_WIRE)
 _BACKSLASH = ord("\\")
 _BRACKET = ord("[")
@@ -109,7 +109,7 @@ def _known_kind(event: Event) -> bool:
 
 def _reserved_fields(event: Event) -> bool:
     """Whether the record itself set a field that only a reader sets."""
-    return event.at is not None or event.running is not None or bool(event.position)
+    return event.at is not None or event.running is not None or bool(event.position or event.length)
 
 
 def _short(event: Event) -> bool:

@@ -429,12 +429,10 @@ class SessionState:
         self._new_points += [event for event in events if event.type in TYPES]
         if not self._stale:
             if not self._irregular:
-                extend = self._extend
-                for place, event in enumerate(events):
-                    if not extend(event, None):
-                        self._stale = True
-                        self._pending = events[place:]
-                        break
+                place = self._append(events)
+                if place < len(events):
+                    self._stale = True
+                    self._pending = events[place:]
                 else:
                     self._count(events)
             else:
@@ -642,6 +640,66 @@ class SessionState:
 
     # ---- one event -------------------------------------------------------------------------------------------------------------
 
+    def _append(self, events: list[Event]) -> int:
+        """Append events in the order of arrival; how many were, all of them or those before the first that ``_extend`` refuses.
+
+        The usual event is the next number of the stream that came last, names a turn that is held and open, and neither starts nor ends
+        anything: then all that ``_extend`` does is here, and it finds nothing to refuse.
+        """
+        extend = self._extend
+        kinds = _KINDS
+        by_id = self._by_id
+        size = 0
+        for place, event in enumerate(events):
+            stream = self._latest
+            kind = kinds.get(event.type)
+            if (
+                kind is not None
+                and stream is not None
+                and (kind <= _CALL or (kind == _MESSAGE and _NONE < stream.mode < _MESSAGES))
+                and event.seq == stream.last + 1
+                and event.stream == stream.name
+                and event.producer == stream.producer
+                and event.epoch == stream.epoch
+                and event.turn_index is None
+                and not self._any_soft
+                and self._held is None
+                and not stream.watched
+                and not stream.superseded
+            ):
+                turn = by_id.get(event.turn_id)  # type: ignore[arg-type]  # None is no key of it
+                at, lane = event.at, stream.lane
+                running = lane.running
+                if (
+                    turn is not None
+                    and turn.last_stream is stream
+                    and turn.completed is None
+                    and not turn.abandoned
+                    and at is not None
+                    and running is not None
+                    and stream.last >= 0
+                    and lane.epoch == stream.epoch
+                    and (kind != _CALL or self._call(event, turn.serial))
+                ):
+                    if at > running:
+                        lane.running = running = at
+                    event.running = running
+                    stream.last += 1
+                    turn.events.append(event)
+                    length = event.length
+                    weight = _BASE_WEIGHT + 3 * length // 2 if 0 < length <= _SHORT else _weigh(event)
+                    turn.size += weight
+                    size += weight
+                    if not turn.dirty:
+                        turn.dirty = True
+                        self._dirty_open[turn.key] = turn
+                    continue
+            if not extend(event, None):
+                self._size += size
+                return place
+        self._size += size
+        return len(events)
+
     def _extend(self, event: Event, oracle: _Oracle | None) -> bool:
         """Append one event. False: it is not sure that the session's fold is then what this state says; nothing was appended."""
         stream = self._latest
@@ -763,7 +821,8 @@ class SessionState:
                     turn.unsorted = True
             turn.last_stream = stream if seq is not None else None
         events.append(event)
-        weight = _weigh(event)
+        length = event.length
+        weight = _BASE_WEIGHT + 3 * length // 2 if 0 < length <= _SHORT else _weigh(event)
         turn.size += weight
         self._size += weight
         if not turn.dirty:
@@ -1010,8 +1069,11 @@ class SessionState:
         for claim in claims(event):
             if claim == SESSION_WIDE or self._claims.setdefault(hash(claim), serial) != serial:
                 return False
-        if not self._threads_used and ("provider_thread" in event.payload or moves_threads(event)):
-            self._threads_used = True
+        if not self._threads_used:
+            payload = event.payload
+            # As ``moves_threads`` says it of an event of a model call.
+            if "provider_thread" in payload or payload.get("counter_kind") == "cumulative":
+                self._threads_used = True
         return True
 
     def _start(self, event: Event, turn: _Turn, stream: _Stream, really: bool) -> bool:
@@ -1237,7 +1299,9 @@ class SessionState:
             threads = turn.after
 
     def _report(self, turn: _Turn, fold: TurnFold, changes: SessionChanges) -> None:
-        fold.findings[:0] = turn_findings(fold.turn)
+        known = fold.turn
+        if known.started is None or known.completed is None or known.turn_index is not None:
+            fold.findings[:0] = turn_findings(known)
         turn.dirty = False
         self._dirty_open.pop(turn.key, None)
         self._dirty_ended.pop(turn.key, None)
@@ -1575,8 +1639,14 @@ BRIEF = 0.002
 _BASE_WEIGHT = 700
 """Bytes of an event with a few short fields, measured with tracemalloc."""
 
+_SHORT = 4096
+"""Bytes of a record up to which its length says well enough what its event holds; a longer one is looked into."""
+
 
 def _weigh(event: Event) -> int:
+    length = event.length
+    if 0 < length <= _SHORT:
+        return _BASE_WEIGHT + 3 * length // 2
     payload = event.payload
     weight = _BASE_WEIGHT + 100 * len(payload)
     for value in payload.values():

@@ -441,7 +441,11 @@ def make_turn(
     """A turn from its events in order, and from what became of it."""
     unfinished = "abandoned" if abandoned else "open"
     status = unfinished if completed is None else status_of_end(completed)
-    index = next((event.turn_index for event in events if event.turn_index is not None), None)
+    index: int | None = None
+    for event in events:
+        if event.turn_index is not None:
+            index = event.turn_index
+            break
     return Turn(
         key=key,
         turn_id=turn_id,

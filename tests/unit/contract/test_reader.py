@@ -71,6 +71,7 @@ def test_absent_fields_have_their_defaults(reader: Reader) -> None:
         "at": None,
         "running": None,
         "position": 0,
+        "length": 0,
     }
 
 
@@ -231,11 +232,11 @@ def test_a_higher_version_an_unknown_field_and_an_unknown_type_are_read(reader: 
     assert (event.schema_version, event.type, event.at, event.position) == (9, "a.new_type", None, 0)
 
 
-@pytest.mark.parametrize("name", ["at", "running", "position"])
+@pytest.mark.parametrize("name", ["at", "running", "position", "length"])
 def test_a_record_cannot_set_what_is_not_on_the_wire(reader: Reader, name: str) -> None:
     for value in (5, "x", 0):
         event = accepted(reader(record(**{"\x7f" + name: value})))
-        assert (event.at, event.running, event.position) == (None, None, 0)
+        assert (event.at, event.running, event.position, event.length) == (None, None, 0, 0)
 
 
 def test_white_space_around_the_record_is_allowed(reader: Reader) -> None:

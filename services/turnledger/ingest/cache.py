@@ -6,7 +6,7 @@ What is dropped here is read from the ledger again: nothing in it is the only co
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from turnledger.fold.model import StreamKey
@@ -119,6 +119,8 @@ class SessionCache:
         self._entries: OrderedDict[SessionKey, SessionEntry] = OrderedDict()
         self._sizes: dict[SessionKey, int] = {}
         self.get = self._entries.get
+        self.touch: Callable[[SessionKey], None] = self._entries.move_to_end
+        """Make an entry the most recently used."""
         self.evicted = 0
 
     def __len__(self) -> int:
@@ -140,10 +142,6 @@ class SessionCache:
         self.bytes += size - self._sizes.get(entry.key, 0)
         self._sizes[entry.key] = size
         self._entries.move_to_end(entry.key)
-
-    def touch(self, key: SessionKey) -> None:
-        """Make an entry the most recently used."""
-        self._entries.move_to_end(key)
 
     def drop(self, key: SessionKey) -> None:
         if self._entries.pop(key, None) is not None:

@@ -10,12 +10,14 @@ import structlog
 
 from turnledger.fold.state import NeedsHistory, SessionChanges
 from turnledger.ingest import load, prepare
+from turnledger.ingest.batch import Partition
 from turnledger.ingest.cache import SessionEntry, SessionKey, StreamEntry
 from turnledger.ingest.decide import Group
 from turnledger.ingest.prepare import Folder, Prepared
 from turnledger.ingest.seat import Piece, Seat
 from turnledger.ingest.settle import Settling
 from turnledger.store.read import session_events
+from turnledger.store.write_rows import Share
 
 log = structlog.get_logger("turnledger.ingest")
 
@@ -56,10 +58,7 @@ class Folding(Settling):
             # Each event may open a stream, and declare another one lost.
             await self._ensure_numbers("streams", 2 * prepared.records + 1000, patient)
             await self._known_receipts(prepared, groups, patient)
-            for group in groups:
-                entry = self.cache.get(group.key)
-                assert entry is not None
-                folder.take(entry, group)
+            folder.take_all(groups, self.cache.get)
             await self._stale(prepared, folder, flush, patient)
             await self._histories(folder, patient)
             await self._changes(prepared, folder, flush, patient)
@@ -82,7 +81,8 @@ class Folding(Settling):
         self, prepared: Prepared, groups: Sequence[Group], seats: Mapping[int, Seat], patient: bool
     ) -> dict[SessionKey, load.Found]:
         """Make sure that the cache holds every session of the round. Returns those that another worker writes."""
-        unknown = [group for group in groups if group.key not in self.cache]
+        known = self.cache.get
+        unknown = [group for group in groups if known(group.key) is None]
         if not unknown:
             return self._elsewhere(prepared, groups)
         keys = list(dict.fromkeys(group.key for group in unknown))
@@ -117,9 +117,15 @@ class Folding(Settling):
         """A session at home on another partition of ours: its home's row is locked too. (One whose home was revoked meanwhile is not
         ours any more.)"""
         lost: dict[SessionKey, load.Found] = {}
+        find = self.cache.get
+        share: Share | None = None
+        here: Partition | None = None
         for group in groups:
-            entry = self.cache.get(group.key)
-            if entry is None or entry.home == (self.settings.topic, group.share.step.partition):
+            entry = find(group.key)
+            if group.share is not share:
+                share = group.share
+                here = (self.settings.topic, share.step.partition)
+            if entry is None or entry.home == here:
                 continue
             home = self.seats.get(entry.home)
             if home is None:
@@ -185,13 +191,14 @@ class Folding(Settling):
             for seat in self.seats.values():
                 if seat.stopped is None:
                     wanted.update(seat.dirty)
+        touch = self.cache.touch
         for key, entry in wanted.items():
             state = entry.state
             if not (flush or entry.wipe or state.has_changes):
                 # The usual case, thousands a round: a turn goes on.
                 if entry.dirty_since is None and state.has_open_changes:
                     self._dirty(prepared, entry)
-                self.cache.touch(key)
+                touch(key)
                 continue
             changes = await self._asked(entry, flush, patient)
             if changes is not None:
@@ -202,7 +209,8 @@ class Folding(Settling):
                 folder.write(entry, changes, ordinals)
                 prepared.entries[key] = entry
                 entry.round_no = prepared.number
-                prepare.share_of(prepared, self.seats[entry.home])
+                if entry.home[1] not in prepared.seats:
+                    prepare.share_of(prepared, self.seats[entry.home])
             if state.has_changes or state.has_open_changes:
                 if entry.dirty_since is None:
                     self._dirty(prepared, entry)

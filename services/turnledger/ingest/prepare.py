@@ -126,30 +126,30 @@ class Folder:
         self.lacking: list[SessionEntry] = []
         """Sessions whose states need their history before they can be asked for changes."""
 
-    def take(self, entry: SessionEntry, group: Group) -> None:
-        """Decide one group and give its accepted events to the fold."""
-        accepted = self.decide(entry, group)
-        if accepted:
-            self.extend(entry, accepted)
+    def take_all(self, groups: Iterable[Group], find: Callable[[SessionKey], SessionEntry | None]) -> None:
+        """Decide groups, each over the entry that ``find`` gives, and give what is accepted to the fold."""
+        for group in groups:
+            entry = find(group.key)
+            assert entry is not None
+            accepted = self.decide(entry, group)
+            if accepted:
+                entry.undropped += len(accepted)
+                try:
+                    entry.state.extend(accepted)
+                except NeedsHistory:
+                    if entry not in self.lacking:
+                        self.lacking.append(entry)
 
     def decide(self, entry: SessionEntry, group: Group) -> list[Event]:
         """Decide one group. Returns what was accepted."""
         prepared = self.prepared
-        prepared.entries[entry.key] = entry
+        prepared.entries[group.key] = entry
         entry.round_no = prepared.number
         entry.last_offset = group.events[-1].position
         if entry.fresh:
             entry.fresh = False
             prepared.round.sessions.append(session_row(entry.session_no, *entry.key, *entry.home))
         return self.decider.decide(entry, group, prepared.round, self.new_stream, self.touched)
-
-    def extend(self, entry: SessionEntry, accepted: list[Event]) -> None:
-        entry.undropped += len(accepted)
-        try:
-            entry.state.extend(accepted)
-        except NeedsHistory:
-            if entry not in self.lacking:
-                self.lacking.append(entry)
 
     def new_stream(self, entry: SessionEntry, key: StreamKey) -> StreamEntry:
         stream = StreamEntry(self.stream_numbers(), entry.session_no, entry.home, key, True)

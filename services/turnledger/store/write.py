@@ -84,7 +84,8 @@ _EVENT_COLUMNS = (
     "received_sha256",
     "raw",
 )
-_event_fields = struct.Struct(">iqiqiqiqii").pack
+event_fields = struct.Struct(">iqiqiqiqii").pack
+"""The numbers and lengths of :func:`event_parts`: each value after its width, the instant counted from 2000, no hash."""
 _event_fields_untimed = struct.Struct(">iqiqiqiii").pack
 
 EVENT_PARTS = 4
@@ -112,7 +113,7 @@ def event_parts(
     return (
         b"",
         type_field,
-        _event_fields(8, stream_no, 8, seq, 8, offset, 8, at - EPOCH_MICROSECONDS, -1, len(raw)),
+        event_fields(8, stream_no, 8, seq, 8, offset, 8, at - EPOCH_MICROSECONDS, -1, len(raw)),
         raw,
     )
 

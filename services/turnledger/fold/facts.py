@@ -109,6 +109,8 @@ class Facts:
         """Count events."""
         self.event_count += len(events)
         first, last, kinds = self.first_at, self.last_at, self.kinds
+        what_of = _WHAT.get
+        kind = None
         for event in events:
             at = event.at
             if at is not None:
@@ -118,16 +120,21 @@ class Facts:
                     last = at
                 elif at < first:
                     first = at
-            if event.kind not in kinds:
-                kinds.add(event.kind)
+            if event.kind != kind:
+                kind = event.kind
+                kinds.add(kind)
             if event.parent_session_id is not None:
                 key = order_key(event)
                 if self._parent is None or key < self._parent[0]:
                     self._parent = (key, event.parent_session_id)
-            what = _WHAT.get(event.type, _UNKNOWN)
+            what = what_of(event.type, _UNKNOWN)
             if what:
                 if what == _COUNT:
                     self._count(event)
+                elif what == _MODEL:
+                    model = event.payload.get("model")
+                    if type(model) is str and model:
+                        self._models.add(model)
                 else:
                     self._say(event, what)
             if event.schema_version > ENVELOPE_VERSION:

@@ -58,33 +58,34 @@ TYPES = frozenset((*_TABLE_OF, "process.started", "process.exited"))
 
 def _common(event: Event) -> Row:
     origin = event.origin
-    row: Row = {
+    return {
         "producer": event.producer,
         "epoch": event.epoch,
         "stream": event.stream,
         "seq": event.seq,
         "receipt_key": None if event.seq is not None else event.receipt_key,
+        "event_id": event.event_id,
+        "occurred_at": event.at,
+        "trace_id": event.trace_id,
+        "turn_id": event.turn_id,
+        "turn_index": event.turn_index,
+        "model_call_id": event.model_call_id,
+        "tool_call_id": event.tool_call_id,
+        "kind": event.kind,
+        "process_name": None if origin is None else scalar_text(origin.get("process")),
+        "pid": None if origin is None else scalar_text(origin.get("pid")),
     }
-    row["event_id"] = event.event_id
-    row["occurred_at"] = event.at
-    row["trace_id"] = event.trace_id
-    row["turn_id"] = event.turn_id
-    row["turn_index"] = event.turn_index
-    row["model_call_id"] = event.model_call_id
-    row["tool_call_id"] = event.tool_call_id
-    row["kind"] = event.kind
-    row["process_name"] = None if origin is None else scalar_text(origin.get("process"))
-    row["pid"] = None if origin is None else scalar_text(origin.get("pid"))
-    return row
 
 
 def _read(event: Event, columns: Iterable[tuple[str, Reader]], row: Row, findings: list[Row]) -> None:
     payload = event.payload
     for name, reader in columns:
-        value = reader(payload, name)
+        value = payload.get(name)
+        if value is not None:
+            value = reader(payload, name)
+            if value is None:
+                wrong_type(event, name, findings)
         row[name] = value
-        if value is None and payload.get(name) is not None:
-            wrong_type(event, name, findings)
 
 
 def point_row(event: Event, findings: list[Row]) -> tuple[str, Row] | None:

@@ -91,7 +91,7 @@ class Scan:
         """Events of ``_NOTES`` by type."""
         self.failures: list[Event] = []
         self.seen: list[int] = [0] * (_OTHER + 1)
-        """Events by sort."""
+        """Point events by sort."""
         self.mentioned: set[str] = set()
         """``model_call_id`` that events name which are no evidence of a call."""
         self.message_count = 0
@@ -113,26 +113,28 @@ class Scan:
 
     def _read(self, events: Sequence[Event]) -> None:
         seen = self.seen
-        sorts = _SORTS
+        sort_of = _SORTS.get
         wrong = self.wrong
+        call_events, tool_events, mentioned = self.call_events, self.tool_events, self.mentioned
         first = events[0]
         producer, stream, epoch = first.producer, first.stream, first.epoch
         one_stream = first.seq is not None
+        inherited = True
+        last_event = ""
         for index, event in enumerate(events):
             kind = event.type
-            sort = sorts.get(kind, _OTHER)
-            seen[sort] += 1
-            if (
+            sort = sort_of(kind, _OTHER)
+            if one_stream and (
                 event.stream != stream
                 or event.producer != producer
                 or event.epoch != epoch
                 or event.seq is None
             ):
                 one_stream = False
-            if event.provenance != "inherited":
-                self.inherited = False
+            if inherited and event.provenance != "inherited":
+                inherited = False
             if sort == _CALL:
-                self.call_events.append((index, event))
+                call_events.append((index, event))
                 if kind == "model_call.completed":
                     self.last_call = index
                     payload = event.payload
@@ -144,19 +146,19 @@ class Scan:
                     self.last_call = index
                     if kind == "model_call.failed":
                         self.failures.append(event)
-                self.last_event = kind
+                last_event = kind
                 continue
             name = event.model_call_id
             if name is not None:
-                self.mentioned.add(name)
+                mentioned.add(name)
             if sort == _END:
                 self.end = index
                 if wrong_fields(event):
                     report_wrong(event, wrong)
                 continue
-            self.last_event = kind
+            last_event = kind
             if sort == _TOOL:
-                self.tool_events.append((index, event))
+                tool_events.append((index, event))
                 if kind == "tool_call.requested":
                     self.last_request = index
                 continue
@@ -165,9 +167,12 @@ class Scan:
             elif sort == _NOTE:
                 self.notes.setdefault(kind, []).append((index, event))
             elif sort != _OTHER:
+                seen[sort] += 1
                 continue  # a point event: its row's reader reports what is wrong with it
             if wrong_fields(event):
                 report_wrong(event, wrong)
+        self.inherited = inherited
+        self.last_event = last_event
         if one_stream and first.seq is not None:
             last = events[-1].seq
             self.spans.append(
@@ -337,9 +342,15 @@ def context_of(rows: Sequence[Row], scan: Scan) -> Row | None:
     """How full the context was: gauges, the greatest counts (contract 8). Peak input stands in where nobody told the context's size."""
     tokens = peak = window = None
     for row in rows:
-        tokens = _greater(tokens, row["context_tokens"])
-        peak = _greater(peak, row["peak_input_tokens"])
-        window = _greater(window, row["context_window"])
+        value = row["context_tokens"]
+        if value is not None and (tokens is None or value > tokens):
+            tokens = value
+        value = row["peak_input_tokens"]
+        if value is not None and (peak is None or value > peak):
+            peak = value
+        value = row["context_window"]
+        if value is not None and (window is None or value > window):
+            window = value
     for _, event in scan.tool_events:
         if "context_tokens" in event.payload:
             tokens = _greater(tokens, integer(event, "context_tokens", scan.wrong))

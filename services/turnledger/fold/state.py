@@ -1253,6 +1253,7 @@ class SessionState:
             turn.completed,
             turn.abandoned,
             RULES[weakest],
+            turn.started_key or None,
         )
 
     def _fold_turns(self, include_open: bool, force: bool, changes: SessionChanges) -> None:
@@ -1341,7 +1342,7 @@ class SessionState:
     def _make_points(self, findings: list[Placed]) -> None:
         """Rows of the events that came since; in the order of arrival, which is theirs (``_exec_in_order``)."""
         for event in self._new_points:
-            if (event.producer, event.epoch, event.stream) in self._superseded:
+            if self._superseded and (event.producer, event.epoch, event.stream) in self._superseded:
                 continue
             found: list[Row] = []
             point = point_row(event, found)
@@ -1685,7 +1686,17 @@ def point_key(row: Row) -> PointKey:
 
 def fingerprint(fold: TurnFold) -> int:
     """Of a turn's record and rows; comparable inside one process."""
-    return _print((fold.digest, fold.flat, fold.calls, fold.tools, fold.parts, fold.findings))
+    # Rows of a kind have the same columns in the same order, so that their values say all.
+    return _print(
+        (
+            fold.digest,
+            [*fold.flat.values()],
+            [[*row.values()] for row in fold.calls],
+            [[*row.values()] for row in fold.tools],
+            fold.parts,
+            fold.findings,
+        )
+    )
 
 
 def _print(value: object) -> int:

@@ -437,8 +437,9 @@ def make_turn(
     completed: Event | None,
     abandoned: bool,
     assigned_by: str,
+    place: bytes | None = None,
 ) -> Turn:
-    """A turn from its events in order, and from what became of it."""
+    """A turn from its events in order, and from what became of it. ``place``: the order key of its start, where the caller has it."""
     unfinished = "abandoned" if abandoned else "open"
     status = unfinished if completed is None else status_of_end(completed)
     index: int | None = None
@@ -455,7 +456,7 @@ def make_turn(
         completed=completed,
         status=status,
         assigned_by=assigned_by,
-        order_key=order_key(started if started is not None else events[0]),
+        order_key=place or order_key(started if started is not None else events[0]),
     )
 
 

@@ -178,20 +178,20 @@ class Facts:
     def _count(self, event: Event) -> None:
         type_, payload = event.type, event.payload
         counts = self._eval_counts if event.kind == "eval" else self._counts
-        names: tuple[str | None, ...]
+        name: str | None
         if type_ == "message.recorded":
-            names = (None if event.provenance == "inherited" else "message_count",)
+            name = None if event.provenance == "inherited" else "message_count"
         elif type_ == "net.requested":
-            names = ("total_requests", _named(_BY_DECISION, payload.get("decision")))
+            counts["total_requests"] = counts.get("total_requests", 0) + 1
+            name = _named(_BY_DECISION, payload.get("decision"))
         elif type_ == "fs.changed":
-            names = (None if payload.get("action") == "overflow" else "total_file_events",)
+            name = None if payload.get("action") == "overflow" else "total_file_events"
         elif type_ == "guard.evaluated":
-            names = (_named(_BY_OUTCOME, payload.get("outcome")),)
+            name = _named(_BY_OUTCOME, payload.get("outcome"))
         else:
-            names = (_BY_TYPE[type_],)
-        for name in names:
-            if name is not None:
-                counts[name] = counts.get(name, 0) + 1
+            name = _BY_TYPE[type_]
+        if name is not None:
+            counts[name] = counts.get(name, 0) + 1
 
     def _session(self, event: Event) -> None:
         key = order_key(event)

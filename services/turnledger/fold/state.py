@@ -1397,10 +1397,14 @@ class SessionState:
             still_open=still_open(open_, self._facts.running),
         )
 
-    def _find_gaps(self) -> None:
-        """Gaps anew, and the turns that they touch."""
-        self._gaps_dirty = False
-        before = self._gaps
+    def _look_for_gaps(self) -> GapFold:
+        if not self._told and not self._superseded and len(self._streams) == 1:
+            (only,) = self._streams.values()
+            if not only.seen.missing and not only.watched:
+                # Nothing was declared and no number is missing: a numbered stream is dense, and that is all there is to say.
+                if only.last >= 0:
+                    only.seen.reach(only.last)
+                return GapFold([], {}, only.last >= 0, [])
         self._told.sort(key=_first)
         told = declarations(event for _, event in self._told)
         seen: dict[StreamKey, StreamSeen] = {}
@@ -1412,7 +1416,13 @@ class SessionState:
                 stream.seen.reach(stream.last)
                 seen[key] = stream.seen
         streams = [key for key, stream in self._streams.items() if not stream.superseded]
-        after = self._gaps = find_gaps(seen, told, streams, self._superseded)
+        return find_gaps(seen, told, streams, self._superseded)
+
+    def _find_gaps(self) -> None:
+        """Gaps anew, and the turns that they touch."""
+        self._gaps_dirty = False
+        before = self._gaps
+        after = self._gaps = self._look_for_gaps()
         if after.counted != before.counted:
             if self._gone:
                 self._gaps = before

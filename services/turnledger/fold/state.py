@@ -316,7 +316,8 @@ class SessionState:
         """Fingerprints of turns by key."""
         self._exec_taken: dict[PointKey, int] = {}
         self._loose_taken = 0
-        self._gaps_taken: list[Row] = []
+        self._gaps_taken: list[Row] | None = []
+        """None: gaps may be stored that are none any more, so all are reported, also where there are none."""
         self._facts_taken: Row | None = None
         self._findings_taken: list[Row] = []
         # What waits to be taken.
@@ -412,6 +413,7 @@ class SessionState:
         state._pending = list(events)
         if not written:
             state._new_points = [event for event in state._pending if event.type in TYPES]
+            state._gaps_taken = None
         state._stale = True
         state._fold_whole(written)
         if written:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,7 +127,7 @@ class Health:
         return said
 
 
-class ProbeServer:
+class ProbeServer(ABC):
     """Answers GET /healthz (200 or 503, JSON) and GET /metrics, on an event loop that runs beside the work."""
 
     def __init__(self, registry: CollectorRegistry, healthy: Gauge, host: str, port: int) -> None:
@@ -136,13 +137,13 @@ class ProbeServer:
         self.port = port
         self._server: asyncio.Server | None = None
 
+    @abstractmethod
     def reasons(self) -> list[str]:
         """Why health is red, in sentences; empty when it is green."""
-        raise NotImplementedError
 
+    @abstractmethod
     def details(self) -> dict[str, Any]:
         """What /healthz says beside its status and the reasons."""
-        raise NotImplementedError
 
     async def start(self) -> None:
         """Raises a :class:`TurnledgerError` when the address is taken."""

@@ -33,7 +33,7 @@ class Folding(Settling):
         )
 
     def _flush_due(self) -> bool:
-        return self._to_flush() and time.monotonic() >= self._flushed_at + self.settings.open_turn_seconds
+        return self._to_flush() and self.clock() >= self._flushed_at + self.settings.open_turn_seconds
 
     async def _prepare(self, pieces: list[Piece], flush: bool, *, patient: bool = True) -> Prepared | None:
         """Decide and fold. None when nothing is left to do."""
@@ -70,7 +70,7 @@ class Folding(Settling):
         folder.finish(self._late)
         if flush:
             self._flush_late(prepared, folder)
-            self._flushed_at = time.monotonic()
+            self._flushed_at = self.clock()
         self._dirty_rounds(prepared)
         prepared.round.shares.sort(key=lambda share: share.step.partition)
         prepared.seconds = time.perf_counter() - began

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import psycopg
 
@@ -18,8 +18,23 @@ T = TypeVar("T")
 Connection = psycopg.Connection[Any]
 
 
+class Database(Protocol):
+    """What the handler needs of the database's side: functions run on one connection, one after the other."""
+
+    backend: fence.Backend | None
+    """The database process that serves the connection; known inside of what is submitted."""
+
+    def submit(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
+        """Run ``work(connection, …)``. Raises what it raises, or ``DatabaseAway``."""
+
+    def shutdown(self) -> None:
+        """Close for good, without waiting for work that hangs."""
+
+
 class Link:
-    """Runs functions on one connection, one after the other, off the event loop."""
+    """A :class:`Database` of Postgres: its functions run off the event loop."""
 
     def __init__(self, database_url: str, application: str) -> None:
         self.database_url = database_url

@@ -7,7 +7,6 @@ thread of its own while the next one is decoded and folded; a round that was rol
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -34,13 +33,13 @@ class Ingest(Folding):
     def put(self, batch: Fetched) -> None:
         """Take a fetched batch. Bytes are bounded by the budget that fetching asks."""
         if not self._inbox and not self._pieces:
-            self._first_arrival = time.monotonic()
+            self._first_arrival = self.clock()
         self._inbox.append(batch)
         self._arrived.set()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """The group's assignment, whole."""
-        now = time.monotonic()
+        now = self.clock()
         wanted = set(partitions)
         self._assigned = {p: self._assigned.get(p, 0.0) if p in self.seats else 0.0 for p in wanted}
         for partition in wanted:
@@ -141,7 +140,7 @@ class Ingest(Folding):
             self._released.set()
 
     async def _claim_due(self) -> None:
-        now = time.monotonic()
+        now = self.clock()
         due = [p for p, at in self._assigned.items() if p not in self.seats and at <= now]
         if not due:
             return
@@ -172,7 +171,7 @@ class Ingest(Folding):
             await self._admit()
             events = sum(len(piece.records) for piece in self._pieces)
             size = sum(piece.size for piece in self._pieces)
-            now = time.monotonic()
+            now = self.clock()
             until = self._first_arrival + settings.linger_ms / 1000 if events else self._next_wake(now)
             if (
                 events >= settings.round_events
@@ -217,7 +216,7 @@ class Ingest(Folding):
             taken.append(piece)
             events += len(piece.records)
             size += piece.size
-        self._first_arrival = time.monotonic()
+        self._first_arrival = self.clock()
         return taken
 
     async def _admit(self) -> None:

@@ -21,7 +21,7 @@ class Seat:
     lease: int = 0
     """Records fetched under another lease are from before a claim or a seek."""
     placed_at: float = 0.0
-    """When it was last sought to (``time.monotonic()``)."""
+    """When it was last sought to (the handler's clock)."""
     expected: int = 0
     """The next offset to go into a round."""
     applied: int = 0

@@ -22,7 +22,7 @@ from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.cache import SessionCache
 from turnledger.ingest.decide import DeadWindow, Decider
 from turnledger.ingest.health import Health
-from turnledger.ingest.link import Connection, Link
+from turnledger.ingest.link import Connection, Database
 from turnledger.ingest.metrics import Metrics
 from turnledger.ingest.numbers import Numbers
 from turnledger.ingest.prepare import Prepared
@@ -74,7 +74,7 @@ class Seats:
     def __init__(
         self,
         settings: WorkerSettings,
-        database_url: str,
+        open_database: Callable[[str], Database],
         log_side: Log,
         *,
         owner: str,
@@ -85,9 +85,12 @@ class Seats:
         take_over: bool = False,
         accept_loss: bool = False,
         resume_stopped: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        dice: random.Random | None = None,
     ) -> None:
-        """``give_back`` hears of bytes that are finished, ``on_doubled`` of another worker with our static member id.
-        The flags are those of `turnledger worker`."""
+        """``open_database`` gives a connection of its own under a name. ``give_back`` hears of bytes that are finished, ``on_doubled``
+        of another worker with our static member id. The flags are those of `turnledger worker`. ``clock`` counts seconds, ``dice``
+        spreads pauses."""
         self.settings = settings
         self.log_side = log_side
         self.owner = owner
@@ -98,8 +101,10 @@ class Seats:
         self.take_over = take_over
         self.accept_loss = accept_loss
         self.resume_stopped = resume_stopped
-        self.writer = Link(database_url, "ingest writer")
-        self.reader = Link(database_url, "ingest reader")
+        self.clock = clock
+        self.dice = dice or random.Random()
+        self.writer = open_database("ingest writer")
+        self.reader = open_database("ingest reader")
         self.decider = Decider(settings.record_limit_bytes, settings.dead_letter_bytes)
         self.cache = SessionCache(settings.cache_bytes)
         self.numbers = Numbers()
@@ -168,7 +173,7 @@ class Seats:
         self.metrics.owned.set(len(self.seats))
 
     def _later(self, partitions: Iterable[Partition], seconds: float = CLAIM_RETRY_SECONDS) -> None:
-        at = time.monotonic() + seconds * random.uniform(0.75, 1.25)
+        at = self.clock() + seconds * self.dice.uniform(0.75, 1.25)
         for partition in partitions:
             if partition in self._assigned:
                 self._assigned[partition] = at
@@ -287,13 +292,13 @@ class Seats:
         if seat.anchor_due and anchor is not None:
             offset = anchor
         seat.lease = next(self._leases)
-        seat.placed_at = time.monotonic()
+        seat.placed_at = self.clock()
         if not await self.log_side.place(seat.partition, max(offset, start), seat.lease):
             self._leave(seat.partition, keep=False)
 
     async def _place_again(self, seat: Seat) -> None:
         seat.lease = next(self._leases)
-        seat.placed_at = time.monotonic()
+        seat.placed_at = self.clock()
         seat.anchor_due = False
         if not await self.log_side.place(seat.partition, seat.expected, seat.lease):
             self._leave(seat.partition, keep=False)
@@ -318,7 +323,7 @@ class Seats:
     async def nudge(self) -> None:
         """Read anew where a partition has lag, nothing of it is on its way, and nothing moves: after a broker outage a consumer can look
         alive and fetch nothing (design 3.2)."""
-        now = time.monotonic()
+        now = self.clock()
         busy = {batch.partition for batch in self._inbox} | {piece.seat.partition for piece in self._pieces}
         for partition, seat in list(self.seats.items()):
             watched = self.health.partitions.get(partition)
@@ -347,11 +352,10 @@ class Seats:
         self.health.database_failed(reason)
         self.metrics.retries.labels(type(error).__name__).inc()
 
-    @staticmethod
-    def _pauses() -> Iterator[float]:
+    def _pauses(self) -> Iterator[float]:
         pause, longest = BACKOFF_SECONDS
         while True:
-            yield pause * random.uniform(0.5, 1.5)
+            yield pause * self.dice.uniform(0.5, 1.5)
             pause = min(longest, pause * 2)
 
     async def _read(

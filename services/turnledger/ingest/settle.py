@@ -315,7 +315,7 @@ class Settling(Seats):
 
     async def _upkeep(self) -> None:
         """Keep the ledger's partitions ahead of the calendar."""
-        now = time.monotonic()
+        now = self.clock()
         if now < self._upkeep_at:
             return
         await self._read(True, _make_partitions)

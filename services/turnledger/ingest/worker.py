@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import signal
@@ -16,6 +17,7 @@ from aiokafka.errors import KafkaError
 
 from turnledger.ingest.app import IngestApp, KafkaSide, attach, build
 from turnledger.ingest.health import Health, HealthServer
+from turnledger.ingest.link import Link
 from turnledger.ingest.logs import configure_logging
 from turnledger.ingest.metrics import Metrics
 from turnledger.ingest.round import Ingest
@@ -57,7 +59,7 @@ class Worker:
         self.kafka = KafkaSide(self.app)
         self.ingest = Ingest(
             settings,
-            database_url,
+            functools.partial(Link, database_url),
             self.kafka,
             owner=owner_name(settings.instance_id),
             metrics=self.metrics,

@@ -220,40 +220,94 @@ def test_a_second_group_is_refused_with_a_sentence_and_may_take_over_when_told(
     assert rows(database, "select distinct group_id from ledger.ingest_progress") == [("another",)]
 
 
-@pytest.mark.partitions(1)
-def test_too_many_dead_letters_stop_their_partition_until_somebody_resumes_it(
+def says_how_to_go_on(topic: Topic, partition: int, at: int) -> str:
+    """The sentence of a partition whose last 100 records hold 51 dead letters, where half may be."""
+    return (
+        f"partition {partition} of {topic.name} is stopped at {at}: 51 of its last 100 records are dead letters, and at most 50% may be. "
+        f"Look at them (`turnledger dead list --topic {topic.name} --partition {partition}`), repair what sends them, then let it go on "
+        f"with `turnledger dead resume --topic {topic.name} --partition {partition} --why …`."
+    )
+
+
+def garbage(count: int, partition: int) -> list[Record]:
+    return [Record(b"garbage", key=b"k", partition=partition) for _ in range(count)]
+
+
+def placed(records: list[Record], partition: int) -> list[Record]:
+    return [Record(record.value, record.key, partition) for record in records]
+
+
+@pytest.mark.partitions(2)
+def test_too_many_dead_letters_stop_their_partition_alone_until_somebody_resumes_it(
     topic: Topic, database: str, start: Start
 ) -> None:
     settings = environment(topic, database) | {"TURNLEDGER_DEAD_WINDOW": "100"}
-    produce(
-        topic,
-        [*sessions(5, 10), *(Record(b"garbage", key=b"k") for _ in range(200)), *sessions(5, 10, first=10)],
-    )
+    # The last turn of the partition that stops is open: what was applied is projected all the same.
+    opened = [event("s0", 10, "turn.started", turn_id="t")]
+    bad = [
+        *placed([*sessions(5, 10), *opened], 0),
+        *garbage(90, 0),
+        *placed(sessions(5, 10, "late"), 0),
+    ]
+    produce(topic, [*bad, *placed(sessions(5, 40, "other"), 1)])
     worker = start("worker", environment=settings)
-    eventually(
-        lambda: is_red(worker, "too many of its last records are dead letters"), what="the partition stops"
-    )
+    eventually(lambda: is_red(worker, says_how_to_go_on(topic, 0, 102)), what="the partition stops")
+    until_applied(database, topic, 102 + 200, worker)
+    until_projected(database, topic)
+    assert rows(database, "select turn_key from projection_a.turns where status = 'open'") != []
     stopped = outcomes(database, topic)
-    assert (stopped["accepted"], stopped["dead"]) == (50, 51)
-    assert worker.running()
+    assert (stopped["accepted"], stopped["dead"]) == (51 + 200, 51)
+    assert rows(
+        database,
+        "select partition, at_offset, dead, records_window, share, resumed_by from turnledger.partition_stops",
+    ) == [(0, 102, 51, 100, 0.5, None)]
+    # The other partition goes on.
+    produce(topic, placed(sessions(5, 20, "more"), 1))
+    until_applied(database, topic, 402, worker)
     assert worker.stop() == 0
     # A restart is no resume: it must not drain the topic bit by bit.
+    worker = start("worker", environment=settings)
+    eventually(lambda: is_red(worker, says_how_to_go_on(topic, 0, 102)), what="it stays stopped")
+    assert outcomes(database, topic)["dead"] == 51
+
+    wrong = run("dead", "resume", "--partition", "1", "--why", "x", environment=settings)
+    assert wrong.returncode == 2
+    assert f"partition 1 of {topic.name} does not stand still for dead letters" in wrong.stderr, wrong.stderr
+    done = run(
+        "dead", "resume", "--partition", "0", "--why", "the sender is repaired", "--by", "ada", environment=settings,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"partition 0 of {topic.name} goes on at 102\n"), done.stderr
+    until_applied(database, topic, 191 + 300, worker)
+    eventually(lambda: is_green(worker), what="health green")
+    assert rows(
+        database,
+        "select resumed_by, resumed_why, resumed_at > stopped_at from turnledger.partition_stops",
+    ) == [("ada", "the sender is repaired", True)]
+    assert outcomes(database, topic)["dead"] == 90
+    assert worker.stop() == 0
+    # Ninety of the last 140 records were dead, and whoever starts anew does not stop at what was resumed: 39 of them count.
     again = start("worker", environment=settings)
-    eventually(
-        lambda: is_red(again, "too many of its last records are dead letters"), what="it stays stopped"
-    )
-    assert outcomes(database, topic) == stopped
-    assert again.stop() == 0
-    generous = settings | {"TURNLEDGER_DEAD_WINDOW": "1000"}
-    resumed = start("worker", "--resume-stopped", environment=generous)
-    until_applied(database, topic, 300, resumed)
-    assert outcomes(database, topic) == {
-        "records": 300,
-        "accepted": 100,
-        "duplicates": 0,
-        "conflicts": 0,
-        "dead": 200,
-    }
+    produce(topic, placed(sessions(5, 2, "late", first=10), 0))
+    until_applied(database, topic, 501, again)
+    assert is_green(again)
+
+
+@pytest.mark.partitions(1)
+def test_a_worker_that_is_told_to_resume_goes_on_and_the_next_one_does_too(
+    topic: Topic, database: str, start: Start
+) -> None:
+    settings = environment(topic, database) | {"TURNLEDGER_DEAD_WINDOW": "100"}
+    produce(topic, [*garbage(60, 0), *placed(sessions(5, 10), 0)])
+    first = start("worker", environment=settings)
+    eventually(lambda: is_red(first, says_how_to_go_on(topic, 0, 51)), what="the partition stops")
+    assert first.stop() == 0
+    resumed = start("worker", "--resume-stopped", environment=settings)
+    until_applied(database, topic, 110, resumed)
+    assert resumed.stop() == 0
+    again = start("worker", environment=settings)
+    produce(topic, placed(sessions(5, 2, first=10), 0))
+    until_applied(database, topic, 120, again)
+    assert rows(database, "select resumed_why from turnledger.partition_stops") == [("--resume-stopped",)]
 
 
 @pytest.mark.partitions(1)

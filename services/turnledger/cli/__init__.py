@@ -24,6 +24,7 @@ COMMANDS = (
     "fold",
     "verify",
     "sessions",
+    "dead",
     "demo",
 )
 """Modules of this package, in the order of ``--help``."""

@@ -5,7 +5,7 @@ The rule stands in :meth:`Decider.decide`: a number that its stream has not seen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from turnledger.contract.canonical import content_hash, dumps
 from turnledger.contract.event import Event
@@ -65,18 +65,23 @@ def _group(event: Event, record: Record, share: Share, groups: dict[SessionKey, 
 class DeadWindow:
     """The stop rule: too large a share of dead letters among the last records of a partition (contract 15)."""
 
-    def __init__(self, share: float, window: int, records: int = 0, dead: int = 0) -> None:
-        """``records`` and ``dead`` before this worker took the partition: taken as evenly spread."""
-        self._limit = share * window
-        self._window = window
+    def __init__(self, share: float, window: int, records: int = 0, dead: Iterable[int] = ()) -> None:
+        """More than ``share`` of the last ``window`` records is too much. ``records`` were read before this worker took the partition,
+        dead ones at the places ``dead`` among them (from 0, ascending)."""
+        self.share = share
+        self.window = window
         self._read = records
-        self._dead: list[int] = []
-        if records and dead:
-            self._dead = [index * records // dead for index in range(dead)]
+        self._dead = list(dead)
+        self._forget()
+
+    @property
+    def dead(self) -> int:
+        """Dead letters among the last records."""
+        return len(self._dead)
 
     @property
     def exceeded(self) -> bool:
-        return len(self._dead) > self._limit
+        return len(self._dead) > self.share * self.window
 
     def passed(self, records: int) -> None:
         """So many records that were not dead."""
@@ -92,19 +97,12 @@ class DeadWindow:
 
     def _forget(self) -> None:
         dead = self._dead
-        oldest = self._read - self._window
+        oldest = self._read - self.window
         if dead and dead[0] < oldest:
             self._dead = [index for index in dead if index >= oldest]
 
     def copy(self) -> DeadWindow:
-        same = DeadWindow.__new__(DeadWindow)
-        same._limit, same._window, same._read, same._dead = (
-            self._limit,
-            self._window,
-            self._read,
-            list(self._dead),
-        )
-        return same
+        return DeadWindow(self.share, self.window, self._read, self._dead)
 
 
 class Decider:

@@ -28,9 +28,7 @@ class Folding(Settling):
     """Prepares rounds over the cache."""
 
     def _to_flush(self) -> bool:
-        return any(
-            (seat.dirty or seat.late or seat.stale) and seat.stopped is None for seat in self.seats.values()
-        )
+        return any((seat.dirty or seat.late or seat.stale) and seat.projects for seat in self.seats.values())
 
     def _flush_due(self) -> bool:
         return self._to_flush() and self.clock() >= self._flushed_at + self.settings.open_turn_seconds
@@ -189,7 +187,7 @@ class Folding(Settling):
         wanted = dict(prepared.entries)
         if flush:
             for seat in self.seats.values():
-                if seat.stopped is None:
+                if seat.projects:
                     wanted.update(seat.dirty)
         touch = self.cache.touch
         for key, entry in wanted.items():
@@ -244,7 +242,7 @@ class Folding(Settling):
 
     def _flush_late(self, prepared: Prepared, folder: Folder) -> None:
         for seat in self.seats.values():
-            if seat.late and seat.stopped is None:
+            if seat.late and seat.projects:
                 prepare.share_of(prepared, seat)
                 folder.late_rows(seat.late.values())
                 seat.late = {}

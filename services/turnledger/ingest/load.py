@@ -223,13 +223,12 @@ def last_batch(connection: Connection, topic: str, partition: int) -> int:
     return int(row[0]) if row is not None and row[0] is not None else 0
 
 
-def recent_dead(connection: Connection, topic: str, partition: int, window: int) -> tuple[int, int]:
-    """(records, dead letters among them) of the last batches of a partition that hold ``window`` records together."""
-    row = connection.execute(
-        query("load/recent_dead"), {"topic": topic, "partition": partition, "window": window}
-    ).fetchone()
-    assert row is not None
-    return int(row[0]), int(row[1])
+def recent_dead(connection: Connection, topic: str, partition: int, start: int) -> list[int]:
+    """Offsets of the dead letters of a partition from ``start`` on, ascending."""
+    found = connection.execute(
+        query("load/recent_dead"), {"topic": topic, "partition": partition, "start": start}
+    )
+    return [row[0] for row in found]
 
 
 def numbers(connection: Connection, sequence: str, count: int) -> list[int]:

@@ -14,7 +14,7 @@ from turnledger.ingest.decide import DeadWindow, Decider, Group
 from turnledger.ingest.holes import compare, live_rows
 from turnledger.ingest.project import project, receipts_named
 from turnledger.ingest.seat import Piece, Seat
-from turnledger.store.fence import Step
+from turnledger.store.fence import Step, Stop
 from turnledger.store.write import session_row, stream_row
 from turnledger.store.write_rows import Round, Share, StreamTouch
 
@@ -91,7 +91,9 @@ def read(prepared: Prepared, decider: Decider) -> dict[Partition, dict[SessionKe
         to_offset = piece.to_offset
         if window.exceeded:
             to_offset = piece.records[taken - 1].offset + 1
-            prepared.stopping[seat.number] = stop_sentence(seat, to_offset)
+            stop = Stop(seat.number, to_offset, window.dead, window.window, window.share)
+            prepared.round.stops.append(stop)
+            prepared.stopping[seat.number] = stop_sentence(seat.topic, stop)
         last = piece.records[taken - 1]
         share.holes += (to_offset - piece.from_offset) - taken
         share.step = replace(
@@ -103,10 +105,12 @@ def read(prepared: Prepared, decider: Decider) -> dict[Partition, dict[SessionKe
     return groups
 
 
-def stop_sentence(seat: Seat, offset: int) -> str:
+def stop_sentence(topic: str, stop: Stop) -> str:
     return (
-        f"partition {seat.number} of {seat.topic} is stopped at {offset}: too many of its last records are dead letters. Look at them "
-        "(turnledger.dead_letters), repair what sends them, and start the worker with --resume-stopped."
+        f"partition {stop.partition} of {topic} is stopped at {stop.at_offset}: {stop.dead} of its last {stop.window} records are dead "
+        f"letters, and at most {stop.share:.0%} may be. Look at them (`turnledger dead list --topic {topic} --partition "
+        f"{stop.partition}`), repair what sends them, then let it go on with `turnledger dead resume --topic {topic} --partition "
+        f"{stop.partition} --why …`."
     )
 
 

@@ -98,6 +98,7 @@ class Ingest(Folding):
             return
         await self._upkeep()
         await self._claim_due()
+        await self._resume_due()
         pieces = await self._gather()
         flush = self._flush_due()
         if not pieces and not flush:
@@ -196,10 +197,12 @@ class Ingest(Folding):
         return self._take_pieces()
 
     def _next_wake(self, now: float) -> float:
-        """When something is due without records: a flush, a claim."""
+        """When something is due without records: a flush, a claim, the question whether a stopped partition goes on."""
         wake = now + 1.0
         if self._to_flush():
             wake = min(wake, self._flushed_at + self.settings.open_turn_seconds)
+        if any(seat.resumable for seat in self.seats.values()):
+            wake = min(wake, self._resume_at)
         due = [at for p, at in self._assigned.items() if p not in self.seats]
         return min([wake, *due])
 

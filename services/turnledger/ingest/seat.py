@@ -36,12 +36,19 @@ class Seat:
     """The first record fetched must be the one that was applied last."""
     stopped: str | None = None
     """Why nothing of it is applied any more."""
+    resumable: bool = False
+    """Stopped by dead letters: a person may let it go on (contract 15), and what was applied is still projected."""
     stale: dict[int, None] = field(default_factory=dict)
     """Sessions whose projections are not known to be whole."""
     dirty: dict[SessionKey, SessionEntry] = field(default_factory=dict)
     """Sessions with changes that are not projected yet, those longest so first."""
     late: dict[int, StreamEntry] = field(default_factory=dict)
     """Streams whose row runs behind: only pure extension is written late (design 3.2)."""
+
+    @property
+    def projects(self) -> bool:
+        """Whether what was applied of it may still be projected."""
+        return self.stopped is None or self.resumable
 
     @property
     def epoch(self) -> int:

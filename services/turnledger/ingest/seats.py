@@ -10,6 +10,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -30,6 +31,7 @@ from turnledger.ingest.seat import Piece, Seat
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.store import fence
 from turnledger.store.connect import DatabaseAway
+from turnledger.store.fence import Stop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +42,8 @@ BACKOFF_SECONDS = (0.1, 5.0)
 """First and longest pause before something is tried again; each is doubled and spread by a half."""
 CLAIM_RETRY_SECONDS = 1.0
 NUDGE_SECONDS = 12.0
+RESUME_SECONDS = 2.0
+"""How often it is asked whether somebody let a stopped partition go on."""
 
 
 class Bounds(Protocol):
@@ -134,6 +138,7 @@ class Seats:
         """Day of ingest of the last round."""
         self._flushed_at = 0.0
         self._upkeep_at = 0.0
+        self._resume_at = 0.0
         self._unique_failures = 0
         self._first_arrival = 0.0
 
@@ -181,7 +186,7 @@ class Seats:
     async def _claim(self, partition: Partition, bounds: Bounds) -> None:
         topic, number = partition
         try:
-            claim, slot, last_batch, stale, window = await self.writer.submit(
+            claim, slot, last_batch, stale, window, stop = await self.writer.submit(
                 self._claim_in, topic, number, bounds.start
             )
         except (fence.OtherGroup, fence.RowLocked) as error:
@@ -220,8 +225,9 @@ class Seats:
         except fence.LogBroken as error:
             if not (self.accept_loss and bounds.start > claim.next_offset):
                 self._stop_seat(seat, str(error))
-        if seat.stopped is None and seat.window.exceeded:
-            self._stop_seat(seat, prepare.stop_sentence(seat, claim.next_offset))
+        if seat.stopped is None and stop is not None:
+            seat.resumable = True
+            self._stop_seat(seat, prepare.stop_sentence(topic, stop))
         self.seats[partition] = seat
         self.health.waiting.pop(partition, None)
         self.health.progress(partition, claim.next_offset)
@@ -257,7 +263,7 @@ class Seats:
 
     def _claim_in(
         self, connection: Connection, topic: str, number: int, start: int
-    ) -> tuple[fence.Claim, str, int, list[int], DeadWindow]:
+    ) -> tuple[fence.Claim, str, int, list[int], DeadWindow, Stop | None]:
         """In the writer's thread: its database process is the one that a frozen claim must end."""
         settings = self.settings
         claim = fence.claim(
@@ -271,16 +277,37 @@ class Seats:
         )
         generation = connection.execute("select generation from turnledger.active").fetchone()
         assert generation is not None
-        records, dead = load.recent_dead(connection, topic, number, settings.dead_window)
+        window, stop = self._dead_window(connection, claim)
         return (
             claim,
             f"projection_{generation[0]}",
             load.last_batch(connection, topic, number),
             load.stale_sessions(connection, topic, number, claim.flushed_batch),
-            DeadWindow(settings.dead_share, settings.dead_window)
-            if self.resume_stopped
-            else DeadWindow(settings.dead_share, settings.dead_window, records, dead),
+            window,
+            stop,
         )
+
+    def _dead_window(self, connection: Connection, claim: fence.Claim) -> tuple[DeadWindow, Stop | None]:
+        """The last records of a partition as the stop rule counts them, and whether it stands still for them (contract 15). A restart
+        is no resume."""
+        settings = self.settings
+        topic, number, following = claim.topic, claim.partition, claim.next_offset
+        if self.resume_stopped:
+            fence.resume(connection, topic, number, by=self.owner, why="--resume-stopped")
+        stop, resumed = fence.stopped(connection, topic, number, following)
+        start = max(0, following - settings.dead_window, resumed or 0)
+        dead = load.recent_dead(connection, topic, number, start)
+        window = DeadWindow(
+            settings.dead_share, settings.dead_window, following - start, (offset - start for offset in dead)
+        )
+        if stop is None and window.exceeded:
+            # It was not stopped under the settings of whoever had it before.
+            stop = Stop(number, following, window.dead, window.window, window.share)
+            fence.stop(connection, topic, [stop])
+            if self.resume_stopped:
+                fence.resume(connection, topic, number, by=self.owner, why="--resume-stopped")
+                return DeadWindow(settings.dead_share, settings.dead_window), None
+        return window, stop
 
     async def _place(self, seat: Seat, start: int) -> None:
         """Seek: to the anchor where it is still there, so that the first record proves that the log is the one we applied."""
@@ -311,6 +338,41 @@ class Seats:
         self.health.progress(seat.partition, seat.applied)
         self.health.partitions[seat.partition].stopped = sentence
         self.metrics.stopped.set(sum(1 for other in self.seats.values() if other.stopped is not None))
+
+    async def _resume_due(self) -> None:
+        """Go on with partitions that dead letters stopped and that somebody let go on since."""
+        now = time.monotonic()
+        waiting = {seat.number: seat for seat in self.seats.values() if seat.resumable}
+        if not waiting or now < self._resume_at:
+            return
+        self._resume_at = now + RESUME_SECONDS
+        places = {number: seat.applied for number, seat in waiting.items()}
+        freed = [waiting[n] for n in await self._read(True, fence.resumed, self.settings.topic, places)]
+        if not freed:
+            return
+        try:
+            bounds = await self.log_side.bounds([seat.partition for seat in freed])
+        except BrokerAway:
+            return
+        for seat in freed:
+            if self.seats.get(seat.partition) is seat:
+                await self._resume(seat, bounds[seat.partition])
+
+    async def _resume(self, seat: Seat, bounds: Bounds) -> None:
+        seat.window = DeadWindow(self.settings.dead_share, self.settings.dead_window)
+        seat.stopped, seat.resumable = None, False
+        self.health.progress(seat.partition, seat.applied)
+        self.health.partitions[seat.partition].stopped = None
+        self.metrics.stopped.set(sum(1 for other in self.seats.values() if other.stopped is not None))
+        try:
+            # It may have stood for long.
+            fence.check_log(replace(seat.claim, next_offset=seat.applied), bounds.start, bounds.end)
+        except fence.LogBroken as error:
+            if not (self.accept_loss and bounds.start > seat.applied):
+                self._stop_seat(seat, str(error))
+                return
+        log.info(f"partition {seat.number} of {seat.topic} goes on at {seat.applied}: somebody resumed it")
+        await self._place(seat, bounds.start)
 
     async def _withdraw(self, seat: Seat) -> None:
         await self.log_side.withdraw([seat.partition])

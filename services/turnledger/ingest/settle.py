@@ -278,6 +278,9 @@ class Settling(Seats):
                 self._pieces = deque(
                     piece for piece in self._pieces if piece.seat is not seat or self._dropped(piece)
                 )
+                # What is committed is all that was taken of it.
+                seat.expected = seat.applied
+                seat.resumable = True
                 self._stop_seat(seat, sentence)
                 await self._withdraw(seat)
 

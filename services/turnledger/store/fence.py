@@ -7,7 +7,7 @@ are what its worker thinks; after an answer that was lost, :func:`judge` says fr
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -212,6 +212,63 @@ def apply(connection: Connection, topic: str, steps: Sequence[Step], served_by: 
         },
     ).fetchall()
     return {row[0]: Passed(*row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Too large a share of dead letters: a partition is not read beyond ``at_offset`` until somebody lets it go on (contract 15)."""
+
+    partition: int
+    at_offset: int
+    """The first offset that was not read."""
+    dead: int
+    """Dead letters among the last ``window`` records."""
+    window: int
+    share: float
+    """That was allowed."""
+
+
+def stop(connection: Connection, topic: str, stops: Sequence[Stop]) -> None:
+    """Write down where partitions stop (contract 15), in the transaction that brings them there."""
+    connection.execute(
+        query("write/stops"),
+        {
+            "topic": topic,
+            "partitions": [one.partition for one in stops],
+            "offsets": [one.at_offset for one in stops],
+            "dead": [one.dead for one in stops],
+            "windows": [one.window for one in stops],
+            "shares": [one.share for one in stops],
+        },
+    )
+
+
+def stopped(
+    connection: Connection, topic: str, partition: int, next_offset: int
+) -> tuple[Stop | None, int | None]:
+    """The stop at ``next_offset`` that nobody has lifted, and the last place from which somebody let the partition go on."""
+    row = connection.execute(
+        query("fence/stop"), {"topic": topic, "partition": partition, "next_offset": next_offset}
+    ).fetchone()
+    assert row is not None
+    return (None if row[1] is None else Stop(partition, *row[1:])), row[0]
+
+
+def resume(connection: Connection, topic: str, partition: int | None, *, by: str, why: str) -> dict[int, int]:
+    """Let partitions go on from where dead letters stopped them; all of the topic's where none is named. Returns their places."""
+    rows = connection.execute(
+        query("fence/resume"), {"topic": topic, "partition": partition, "by": by, "why": why}
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def resumed(connection: Connection, topic: str, places: Mapping[int, int]) -> list[int]:
+    """Those of the partitions, stopped at ``places``, that somebody let go on since."""
+    rows = connection.execute(
+        query("fence/resumed"),
+        {"topic": topic, "partitions": list(places), "offsets": list(places.values())},
+    )
+    return [row[0] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

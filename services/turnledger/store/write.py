@@ -252,6 +252,8 @@ def write_in(
             "where p.topic = u.topic and p.partition = u.partition",
             ([topic for topic, _ in round_.disturb], [partition for _, partition in round_.disturb]),
         )
+    if round_.stops:
+        fence.stop(connection, round_.topic, round_.stops)
     _audit(connection, round_)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 
-from turnledger.store.fence import Step
+from turnledger.store.fence import Step, Stop
 
 TurnRef = tuple[int, int]
 """(session_no, turn_no)."""
@@ -153,6 +153,7 @@ class Round:
     units: list[Unit] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
     """Sessions whose rollups are stale now, apart from those that the write itself finds disputed."""
+    stops: list[Stop] = field(default_factory=list)
     disturb: list[tuple[str, int]] = field(default_factory=list)
     """Home partitions of sessions that are written here and live elsewhere."""
     unmade: list[tuple[Unit, str]] = field(default_factory=list)

@@ -29,11 +29,20 @@ def test_every_second_record_dead_is_allowed() -> None:
 
 
 def test_what_was_dead_before_a_restart_counts() -> None:
-    assert DeadWindow(0.5, 1000, records=1000, dead=501).exceeded
-    assert not DeadWindow(0.5, 1000, records=1000, dead=500).exceeded
-    window = DeadWindow(0.5, 1000, records=1000, dead=500)
-    # The first pushes a dead one out, the second does not: they are taken as evenly spread.
-    assert [window.died(), window.died()] == [False, True]
+    assert DeadWindow(0.5, 1000, 1000, range(499, 1000)).exceeded
+    assert not DeadWindow(0.5, 1000, 1000, range(500, 1000)).exceeded
+
+
+def test_after_a_restart_the_dead_leave_the_window_where_they_stood() -> None:
+    window = DeadWindow(0.5, 1000, 1000, [*range(10), *range(510, 1000)])
+    # Ten at the very beginning: each further record pushes one of them out.
+    assert not any(window.died() for _ in range(10))
+    assert window.died()
+
+
+def test_dead_ones_before_the_window_do_not_count() -> None:
+    window = DeadWindow(0.5, 10, 1000, [*range(900), 995])
+    assert (window.dead, window.exceeded) == (1, False)
 
 
 def test_a_copy_does_not_move_with_the_original() -> None:

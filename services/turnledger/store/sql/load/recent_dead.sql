@@ -1,10 +1,5 @@
-with recent as (
-    select records, dead, sum(records) over (order by from_offset desc) - records as later
-    from (
-        select from_offset, records, dead from ledger.ingest_batches
-        where topic = %(topic)s and partition = %(partition)s
-        order by from_offset desc
-        limit %(window)s
-    ) b
-)
-select coalesce(sum(records), 0), coalesce(sum(dead), 0) from recent where later < %(window)s
+-- Where dead letters stand among the last records of a partition. Those that were requeued since count: they were dead when they were read.
+select kafka_offset
+from ledger.dead_letters
+where topic = %(topic)s and partition = %(partition)s and kafka_offset >= %(start)s and batch_no is not null
+order by kafka_offset

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
 
+class Told(Protocol):
+    """Says how far the work is; of other things than at first where it names them."""
+
+    def __call__(self, count: int, nouns: str | None = None, /) -> None: ...
+
+
 @contextmanager
-def counting(verb: str, nouns: str) -> Iterator[Callable[[int], None]]:
+def counting(verb: str, nouns: str) -> Iterator[Told]:
     """``told(n)`` shows ``verb n nouns`` with a spinner, for work whose end is not known."""
     if not sys.stderr.isatty():
-        yield lambda _count: None
+        yield lambda _count, _nouns=None: None
         return
     from rich.console import Console
 
     with Console(stderr=True).status(f"{verb} 0 {nouns}") as status:
-        yield lambda count: status.update(f"{verb} {count:,} {nouns}")
+        yield lambda count, others=None: status.update(f"{verb} {count:,} {others or nouns}")
 
 
 def tracked(items: Iterable[T], total: int, what: str) -> Iterator[T]:

@@ -28,6 +28,8 @@ class Fault:
     """A sentence."""
     row: dict[str, Any]
     """What finds it: keys, and the values that differ."""
+    faults: int = 1
+    """How many of its kind there are, where only the first rows of a question were read: then the last of these stands for the rest."""
 
 
 @dataclass(slots=True)
@@ -40,13 +42,21 @@ class Report:
     """What is as it should be, but not what a person would expect."""
     unsettled: list[str] = field(default_factory=list)
     """Sessions (``tenant/session_id``) that a worker has still to write: neither right nor wrong."""
+    not_checked: list[str] = field(default_factory=list)
+    """What this run did not look at."""
+    partly: bool = False
+    """Only some sessions, or some batches, were looked at."""
+    skipped: set[str] = field(default_factory=set)
+    """Invariants that this run did not look at."""
     sessions: int = 0
     events: int = 0
     turns: int = 0
+    records: int | None = None
+    """Records of Kafka that were read again; None when none were to be."""
 
     def add(self, faults: Iterable[Fault]) -> None:
         for fault in faults:
-            self.counts[fault.invariant] += 1
+            self.counts[fault.invariant] += fault.faults
             if len(self.faults[fault.invariant]) < SHOWN:
                 self.faults[fault.invariant].append(fault)
 
@@ -56,17 +66,20 @@ class Report:
         return not any(self.counts.values()) and not self.unsettled
 
     def as_json(self) -> dict[str, Any]:
-        """One object: {holds, sessions, events, turns, invariants: [{id, says, holds, faults, rows}], unsettled, notes}."""
+        """One object: {holds, sessions, events, turns, records, invariants: [{id, says, checked, holds, faults, rows}], unsettled, notes,
+        not_checked}. ``holds`` is null where an invariant was not checked, ``records`` where Kafka was not read."""
         return {
             "holds": self.holds,
             "sessions": self.sessions,
             "events": self.events,
             "turns": self.turns,
+            "records": self.records,
             "invariants": [
                 {
                     "id": name,
                     "says": says,
-                    "holds": self.counts[name] == 0,
+                    "checked": name not in self.skipped,
+                    "holds": None if name in self.skipped else self.counts[name] == 0,
                     "faults": self.counts[name],
                     "rows": [{"what": fault.what, **fault.row} for fault in self.faults[name]],
                 }
@@ -74,4 +87,5 @@ class Report:
             ],
             "unsettled": self.unsettled,
             "notes": self.notes,
+            "not_checked": self.not_checked,
         }

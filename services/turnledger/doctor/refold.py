@@ -1,12 +1,10 @@
-"""Invariants of one session: its events against what was seen (I1), its projection against a fresh fold (I4), its gaps (I7)."""
+"""Invariants of one session that a fresh fold proves: its projection (I4), its gaps (I7)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
-from hashlib import sha256
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -14,14 +12,13 @@ from psycopg import sql
 
 from turnledger.contract.event import Event
 from turnledger.doctor.faults import Fault
+from turnledger.doctor.held import HeldEvent, StoredStream
 from turnledger.doctor.rows import Row, compare, load
 from turnledger.fold import columns
 from turnledger.fold.document import contribution_row
 from turnledger.fold.findings import grouped
 from turnledger.fold.model import SessionFold, StreamKey
-from turnledger.fold.seen import StreamSeen
-from turnledger.store.named import query
-from turnledger.store.read import SessionRef, StoredEvent
+from turnledger.store.read import SessionRef
 
 MAX_OPEN_ROWS = 1000
 """Open gaps of one stream beyond this are one row ``fragmented`` (contract 4)."""
@@ -30,7 +27,6 @@ POINT_KINDS: dict[str, tuple[columns.Column, ...]] = {
     **{table: (*columns.POINT_COMMON, *own) for table, (_, own) in columns.POINTS.items()},
     "exec_events": (*columns.POINT_COMMON, *columns.EXEC_EVENTS),
 }
-TWICE = "an event is in the ledger twice"
 _TURN = ("session_no", "turn_no")
 _POSITION = ("session_no", "stream_no", "seq")
 _FINDING: tuple[columns.Column, ...] = (("severity", "text"), ("count", "int8"), ("rows", "jsonb"))
@@ -40,151 +36,6 @@ _IN_TURN: tuple[tuple[str, str, tuple[columns.Column, ...]], ...] = (
     ("tool_calls", "tool_key", columns.TOOL_CALLS),
     ("usage_parts", "part_key", columns.USAGE_PARTS),
 )
-
-
-@dataclass(slots=True)
-class StoredStream:
-    """One stream as the ledger remembers it."""
-
-    stream_no: int
-    key: StreamKey
-    hi: int
-    holes: int
-    receipts: int
-    chunks: dict[int, bytes] = field(default_factory=dict)
-    days: dict[date, tuple[int, int]] = field(default_factory=dict)
-    known: dict[int, tuple[bytes, date]] = field(default_factory=dict)
-    """Receipts: (hash of the key, day) by ordinal."""
-    gaps: list[tuple[int, int, str, int, int]] = field(default_factory=list)
-    """Live rows: (from, to, state, ranges, missing)."""
-
-
-def load_streams(
-    connection: psycopg.Connection[Any], sessions: Sequence[int]
-) -> dict[int, list[StoredStream]]:
-    """The streams of some sessions, with everything that is kept about them."""
-    by_session: dict[int, list[StoredStream]] = defaultdict(list)
-    by_number: dict[int, StoredStream] = {}
-    with connection.cursor(binary=True) as cursor:
-        for session_no, stream_no, producer, epoch, stream, hi, holes, receipts in cursor.execute(
-            query("verify/streams"), {"sessions": list(sessions)}
-        ):
-            one = StoredStream(stream_no, (producer, epoch, stream), hi, holes, receipts)
-            by_session[session_no].append(one)
-            by_number[stream_no] = one
-        numbers = {"streams": list(by_number)}
-        for stream_no, chunk, bits in cursor.execute(query("verify/chunks"), numbers):
-            by_number[stream_no].chunks[chunk] = bits
-        for stream_no, day, first, last in cursor.execute(query("verify/days"), numbers):
-            by_number[stream_no].days[day] = (first, last)
-        for stream_no, key_hash, ordinal, day in cursor.execute(query("verify/receipts"), numbers):
-            by_number[stream_no].known[ordinal] = (key_hash, day)
-        for stream_no, first, last, state, ranges, missing in cursor.execute(query("verify/gaps"), numbers):
-            by_number[stream_no].gaps.append((first, last, state, ranges, missing))
-    return by_session
-
-
-# --- I1 ---------------------------------------------------------------------------------------------------------------------------
-
-
-def events_faults(
-    ref: SessionRef, streams: Sequence[StoredStream], events: Iterable[StoredEvent]
-) -> list[Fault]:
-    """I1 of one session: each position once, under its own names, counted as seen, and found again where it would be looked for."""
-    named = {"tenant": ref.tenant, "session_id": ref.session_id}
-    faults: list[Fault] = []
-    by_stream: dict[int, dict[int, date]] = defaultdict(dict)
-    keys = {one.stream_no: one.key for one in streams}
-    receipt_keys: dict[tuple[int, int], str] = {}
-    for event, stream_no, seq, day in events:
-        place = {**named, **_stream(keys[stream_no]), "seq": seq}
-        if seq in by_stream[stream_no]:
-            faults.append(Fault("I1", TWICE, place))
-        by_stream[stream_no][seq] = day
-        if seq < 0 and event.receipt_key is not None:
-            receipt_keys[stream_no, seq] = event.receipt_key
-        if _names(event) != (ref.tenant, ref.session_id, keys[stream_no], seq if seq >= 0 else None):
-            faults.append(Fault("I1", "an event stands at a position that its bytes do not name", place))
-    for one in streams:
-        place = {**named, **_stream(one.key)}
-        held = by_stream[one.stream_no]
-        faults += _seen_faults(one, place, [seq for seq in held if seq >= 0])
-        faults += _day_faults(one, place, held)
-        faults += _receipt_faults(one, place, held, receipt_keys)
-    return faults
-
-
-def _names(event: Event) -> tuple[str, str, StreamKey, int | None]:
-    return event.tenant, event.session_id, (event.producer, event.epoch, event.stream), event.seq
-
-
-def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int]) -> list[Fault]:
-    # A stream that is merely extended is written late: the greatest number in the ledger counts as well (design 3.2).
-    hi = max([one.hi, *numbers])
-    seen = StreamSeen(hi, one.chunks)
-    unseen = next((seq for seq in sorted(numbers) if seq not in seen), None)
-    if unseen is not None:
-        return [
-            Fault(
-                "I1",
-                "an event is in the ledger that its stream does not count as seen",
-                {**place, "seq": unseen},
-            )
-        ]
-    counted = hi + 1 - seen.missing
-    if counted != len(numbers):
-        lacking = _lacking(seen, sorted(numbers))
-        row = {**place, "seq": lacking, "seen": counted, "events": len(numbers)}
-        return [Fault("I1", "a number counts as seen whose event is not in the ledger", row)]
-    if one.holes != seen.missing:
-        row = {**place, "holes": one.holes, "missing": seen.missing}
-        return [Fault("I1", "a stream's count of holes is not that of its chunks", row)]
-    return []
-
-
-def _lacking(seen: StreamSeen, numbers: Sequence[int]) -> int | None:
-    """The least number that counts as seen and is not among ``numbers`` (ascending)."""
-    after_hole = {first: last + 1 for first, last in seen.holes()}
-    at = 0
-    for seq in numbers:
-        at = after_hole.get(at, at)
-        if at != seq:
-            return at
-        at = seq + 1
-    at = after_hole.get(at, at)
-    return at if at <= seen.hi else None
-
-
-def _day_faults(one: StoredStream, place: Row, held: Mapping[int, date]) -> list[Fault]:
-    """A number whose day is not written down would not be found when it comes again."""
-    latest = max(one.days, default=None)
-    for seq, day in held.items():
-        if seq < 0:
-            continue
-        known = one.days.get(day)
-        if known is None or seq < known[0] or (seq > known[1] and day != latest):
-            return [
-                Fault(
-                    "I1", "a number's day is not written down", {**place, "seq": seq, "day": day.isoformat()}
-                )
-            ]
-    return []
-
-
-def _receipt_faults(
-    one: StoredStream, place: Row, held: Mapping[int, date], receipt_keys: Mapping[tuple[int, int], str]
-) -> list[Fault]:
-    stored = {-1 - ordinal: known for ordinal, known in one.known.items()}
-    computed = {
-        seq: (sha256(receipt_keys[one.stream_no, seq].encode()).digest()[:16], day)
-        for seq, day in held.items()
-        if (one.stream_no, seq) in receipt_keys
-    }
-    for seq in sorted(stored.keys() | computed.keys(), reverse=True):
-        if stored.get(seq) != computed.get(seq):
-            row = {**place, "ordinal": -1 - seq, "receipt_key": receipt_keys.get((one.stream_no, seq))}
-            return [Fault("I1", "a receipt and the event that it stands for do not agree", row)]
-    return []
 
 
 # --- I4 ---------------------------------------------------------------------------------------------------------------------------
@@ -221,7 +72,7 @@ def load_projection(
 
 
 def projection_faults(
-    ref: SessionRef, fold: SessionFold, events: Sequence[StoredEvent], stored: StoredProjection
+    ref: SessionRef, fold: SessionFold, events: Sequence[HeldEvent], stored: StoredProjection
 ) -> list[Fault]:
     """I4 of one session: records byte for byte, rows column by column."""
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
@@ -366,6 +217,17 @@ def gap_faults(ref: SessionRef, fold: SessionFold, streams: Sequence[StoredStrea
         for first, last, state, ranges, missing in sorted(have - computed):
             row = {"from_seq": first, "to_seq": last, "state": state, "ranges": ranges, "missing": missing}
             faults.append(Fault("I7", "a gap row has no hole", {**named, **_stream(key), **row}))
+    for one in streams:
+        ranges = sum(row[3] for row in _live(runs[one.key]) if row[2] in ("open", "fragmented"))
+        if one.open_gaps != ranges:
+            row = {"stored": one.open_gaps, "computed": ranges}
+            faults.append(
+                Fault(
+                    "I7",
+                    "a stream's count of open gaps is not what is missing",
+                    {**named, **one.names, **row},
+                )
+            )
     return faults
 
 

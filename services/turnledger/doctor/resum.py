@@ -11,12 +11,13 @@ import psycopg
 from psycopg import sql
 
 from turnledger.doctor.faults import Fault
+from turnledger.doctor.held import CHUNK
 from turnledger.doctor.rows import Row, compare, load
 from turnledger.fold import columns
 from turnledger.fold.document import session_rows
 from turnledger.fold.findings import grouped
 from turnledger.fold.model import SessionFold
-from turnledger.fold.ownership import Ownership, decide, holder
+from turnledger.fold.ownership import DECIDING, Ownership, decide, holder
 from turnledger.fold.rollup import PriceFunction, overlay, roll_up
 from turnledger.store.read import SessionRef, of_slot
 
@@ -75,15 +76,16 @@ def families(connection: psycopg.Connection[Any], slot: str) -> Families:
     """Who must be decided with whom. Holds one number a session that shares anything; the others are alone."""
     found = Families()
     for name in ("verify/shared_calls", "verify/kin"):
-        for one, other in connection.execute(of_slot(name, slot)):
-            found.join(one, other)
+        with connection.cursor(binary=True) as cursor:
+            for one, other in cursor.stream(of_slot(name, slot), size=CHUNK):
+                found.join(one, other)
     return found
 
 
 def decide_stored(connection: psycopg.Connection[Any], slot: str, refs: Sequence[SessionRef]) -> Ownership:
     """Ownership among sessions of one tenant, from their stored calls (which I4 proves)."""
     numbers = [ref.session_no for ref in refs]
-    names = ["session_no", *(name for name, _ in columns.MODEL_CALLS)]
+    names = ["session_no", "call_key", "order_key", *DECIDING]
     calls: dict[int, list[Row]] = defaultdict(list)
     for row in load(connection, slot, "model_calls", names, numbers):
         calls[row["session_no"]].append(row)

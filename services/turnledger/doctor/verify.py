@@ -1,30 +1,37 @@
 """`turnledger verify`: proves the invariants I1 to I5 and I7 on a database (design 9), session by session, in bounded memory.
 
-Writes nothing. What a worker has still to write is no fault: such sessions are looked at again until they settle.
+Writes nothing. What a worker has still to write is no fault: such sessions are looked at again until they settle. Snapshots are short, one
+for each page of sessions: a long one would make every update of a progress row slower (design 4).
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import date
+from typing import Any, NamedTuple
 
 import psycopg
 
-from turnledger.contract.times import utc_text
-from turnledger.doctor.faults import SHOWN, Fault, Report
-from turnledger.doctor.refold import (
-    TWICE,
-    StoredProjection,
+from turnledger.doctor.audit import hourly_rows, ledger_faults, read_rows
+from turnledger.doctor.faults import Fault, Report
+from turnledger.doctor.held import (
+    NOT_FOLDED,
     StoredStream,
+    conflict_faults,
     events_faults,
+    load_streams,
+    read_events,
+)
+from turnledger.doctor.refold import (
+    StoredProjection,
     gap_faults,
     load_projection,
-    load_streams,
     projection_faults,
 )
+from turnledger.doctor.reread import reread
 from turnledger.doctor.resum import (
     Families,
     StoredRollup,
@@ -34,62 +41,105 @@ from turnledger.doctor.resum import (
     rollup_faults,
 )
 from turnledger.doctor.rows import Row
+from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.fold.ownership import Ownership
 from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
-from turnledger.store.read import SessionRef, active_slot, of_slot, stored_events
+from turnledger.store.read import SessionRef, active_slot
 
 PAGE = 25
-"""Sessions whose stored rows are in memory at once; events and folds are there for one session at a time."""
+"""Sessions whose stored rows are in memory at once, at most; events and folds are there for one session at a time."""
+PAGE_EVENTS = 5000
+"""A page ends at about so many events, if it has a session."""
 LOOK_AGAIN_SECONDS = 0.5
+AT_ONCE = 500
+"""Sessions that are looked at again in one snapshot."""
+SUSPECTS = 1000
+"""So many sessions whose sums are wrong get a second look before the first one counts."""
 
-_LEDGER_CHECKS: tuple[tuple[str, str], ...] = (
-    ("i1_orphan_events", "events stand in a stream that is not there"),
-    ("i1_orphan_streams", "a stream belongs to a session that is not there"),
-    ("i1_batch_events", "a batch's accepted events are not those in the ledger"),
-    ("i1_batch_dead", "a batch's dead letters are not those in the ledger"),
-    ("i1_conflicts", "the conflicts that batches counted are not those in the receipts"),
-    ("i1_dead_and_accepted", "a record ended as an event and as a dead letter"),
-    ("i2_sums", "a batch does not add up"),
-    ("i2_chain", "a batch does not begin where the one before it ended"),
-    ("i2_ends", "a partition's batches do not span its offsets"),
-    ("i3_order", "offsets or epochs of a partition went back"),
-    ("i3_owner", "a partition's progress does not cover its batches"),
-    ("i7_orphan_gaps", "a gap belongs to a stream that is not there"),
-)
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """How Kafka is read again."""
+
+    bootstrap: str
+    record_limit: int
+    """Bytes; as the worker has it."""
+    progress: Progress = lambda records: None
+    """Hears how many records were read."""
+
+    def read(self, connection: psycopg.Connection[Any], report: Report, scope: Scope) -> None:
+        """Add to ``report`` what differs. Raises ``BrokerAway``."""
+        reread(
+            connection, self.bootstrap, report, scope, record_limit=self.record_limit, progress=self.progress
+        )
 
 
 def verify(
     database_url: str,
     price: PriceFunction,
     *,
+    session: str | None = None,
+    tenant: str | None = None,
+    since: int | None = None,
+    topics: Topics | None = None,
     settle_seconds: float = 10.0,
-    progress: Callable[[int], None] = lambda sessions: None,
+    progress: Progress = lambda sessions: None,
 ) -> Report:
     """Prove the invariants. ``progress`` hears how many sessions were looked at.
 
+    ``session``: of one session alone (``tenant/session_id``, or an id). ``since`` (µs since 1970): of what came in since then.
+    ``topics``: proves I1 against Kafka too.
     Sessions that differ while a worker has still to write them are looked at again for ``settle_seconds``, then listed as ``unsettled``.
-    Raises ``DatabaseAway``.
+    Raises ``DatabaseAway``, ``NotAScope`` and ``BrokerAway``.
     """
     with connect(database_url, "verify", statement_seconds=0, idle_seconds=0, lock_seconds=5) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
-        return verify_on(connection, price, settle_seconds=settle_seconds, progress=progress)
+        with connection.transaction():
+            scope = scope_of(connection, session, tenant, since)
+        report = verify_on(connection, price, scope, settle_seconds=settle_seconds, progress=progress)
+        if topics is None:
+            report.not_checked.append("the ledger against the records of Kafka: --topics reads them again")
+        else:
+            topics.read(connection, report, scope)
+    return report
+
+
+def scope_of(
+    connection: psycopg.Connection[Any], session: str | None, tenant: str | None, since: int | None
+) -> Scope:
+    """What a person asked to look at. Raises ``NotAScope``."""
+    if session is not None:
+        return one_session(connection, session, tenant)
+    if since is not None:
+        return what_came_since(connection, since)
+    return Scope()
 
 
 def verify_on(
     connection: psycopg.Connection[Any],
     price: PriceFunction,
+    scope: Scope | None = None,
     *,
     settle_seconds: float = 10.0,
-    progress: Callable[[int], None] = lambda sessions: None,
+    progress: Progress = lambda sessions: None,
 ) -> Report:
     """The same on a connection: in its transaction where it is in one, else in short ones, which should be REPEATABLE READ."""
     load_as_microseconds(connection)
-    return _Verifier(connection, price, progress).run(settle_seconds)
+    return _Verifier(connection, price, scope or Scope(), progress).run(settle_seconds)
+
+
+class _Sized(NamedTuple):
+    """A session and about how many events it has."""
+
+    ref: SessionRef
+    events: int
 
 
 @dataclass(slots=True)
@@ -101,35 +151,47 @@ class _Stored:
     rollup: StoredRollup
     conflicts: dict[int, list[Row]]
     letters: dict[int, list[Row]]
+    kept: dict[int, list[Fault]]
 
 
 class _Verifier:
     def __init__(
-        self, connection: psycopg.Connection[Any], price: PriceFunction, progress: Callable[[int], None]
+        self, connection: psycopg.Connection[Any], price: PriceFunction, scope: Scope, progress: Progress
     ) -> None:
         self.connection = connection
         self.price = price
+        self.scope = scope
         self.progress = progress
-        self.report = Report()
+        self.report = Report(partly=not scope.whole, not_checked=scope.says())
+        if scope.session is not None:
+            self.report.skipped = {"I2", "I3"}
         self.waiting: dict[int, str] = {}
         """Sessions to look at again, with their names."""
         self.refused = 0
 
     def run(self, settle_seconds: float) -> Report:
         with self.connection.transaction():
-            self.ledger()
+            if self.scope.session is None:
+                self.report.add(ledger_faults(self.connection, self.scope))
             kin = families(self.connection, active_slot(self.connection))
         self.first_pass(kin)
         until = time.monotonic() + settle_seconds
-        while time.monotonic() < until and (self.waiting or self.hours(final=False)):
-            time.sleep(min(LOOK_AGAIN_SECONDS, max(0.0, until - time.monotonic())))
+        hours_wait = self.hours(final=False)
+        while (self.waiting or hours_wait) and time.monotonic() < until:
+            began = time.monotonic()
             self.look_again(all_of_them=False)
+            hours_wait = hours_wait and self.hours(final=False)
+            if not (self.waiting or hours_wait):
+                break
+            # Looking costs the database something: it is left alone for at least twice as long.
+            pause = max(LOOK_AGAIN_SECONDS, 2 * (time.monotonic() - began))
+            time.sleep(max(0.0, min(pause, until - time.monotonic())))
         # A busy session is written all the time, and right in between: so those that never settled are looked at once more.
         self.look_again(all_of_them=True)
         hours_wait = self.hours(final=True)
         self.report.unsettled = sorted(self.waiting.values())
-        if hours_wait and not self.waiting:
-            self.report.unsettled = ["usage_hourly"]
+        if hours_wait:
+            self.report.unsettled.append("usage_hourly")
         if self.refused:
             self.report.notes.append(
                 f"{self.refused} sessions have rows that Postgres refused (dead letters `refused_by_database`): their events are in the "
@@ -137,82 +199,90 @@ class _Verifier:
             )
         return self.report
 
-    def ledger(self) -> None:
-        """What SQL alone can prove, over the whole ledger, in the caller's snapshot."""
-        for name, what in _LEDGER_CHECKS:
-            invariant = name.partition("_")[0].upper()
-            self.report.add(
-                Fault(invariant, what, row) for row in self.rows(query(f"verify/{name}"), {"limit": SHOWN})
-            )
-
     def first_pass(self, kin: Families) -> None:
-        """Every session once: those alone in pages, families whole."""
-        after = 0
-        while True:
+        """Every session of the scope once: those alone in pages, families whole. Each page and each family in a transaction of its own."""
+        after: int | None = 0
+        while after is not None:
             with self.connection.transaction():
-                page = self.page(query("verify/sessions_after"), {"after": after, "limit": PAGE})
-                if not page:
-                    break
-                after = page[-1].session_no
-                self.look([ref for ref in page if ref.session_no not in kin], first=True)
+                page, after = self.page_after(after)
+                self.look([one for one in page if one.ref.session_no not in kin], first=True)
+        chosen = self.scope.sessions
         for numbers in kin.groups():
-            with self.connection.transaction():
-                self.look_at_family(numbers, first=True)
+            wanted = numbers if chosen is None else [number for number in numbers if number in chosen]
+            if wanted:
+                with self.connection.transaction():
+                    self.look_at_family(numbers, set(wanted), first=True)
+
+    def page_after(self, after: int) -> tuple[list[_Sized], int | None]:
+        """The next sessions of the scope in the order of their numbers, and after which one to go on; None: these were the last."""
+        chosen = self.scope.sessions
+        if chosen is None:
+            page = self.sized(query("verify/sessions_after"), {"after": after, "limit": PAGE})
+            return page, page[-1].ref.session_no if page else None
+        numbers = chosen.after(after, PAGE)
+        return self.named(numbers), numbers[-1] if numbers else None
 
     def look_again(self, *, all_of_them: bool) -> None:
         """The sessions that were waiting, if not all of them then those that nobody has still to write."""
-        with self.connection.transaction():
-            again = set(self.waiting)
-            if not all_of_them:
-                again -= self.pending(list(again))
-            if not again:
-                return
-            for number in again:
-                del self.waiting[number]
-            kin = families(self.connection, active_slot(self.connection))
-            alone = self.named(number for number in again if number not in kin)
-            for start in range(0, len(alone), PAGE):
-                self.look(alone[start : start + PAGE], first=False)
-            roots = {kin.root(number) for number in again if number in kin}
-            for numbers in kin.groups():
-                if kin.root(numbers[0]) in roots:
-                    self.look_at_family(numbers, first=False, only=again)
+        left = sorted(self.waiting)
+        for start in range(0, len(left), AT_ONCE):
+            with self.connection.transaction():
+                again = set(left[start : start + AT_ONCE])
+                if not all_of_them:
+                    again -= self.pending(list(again))
+                if again:
+                    self.look_at_them_again(again)
 
-    def look_at_family(self, numbers: Sequence[int], *, first: bool, only: set[int] | None = None) -> None:
-        refs = self.named(numbers)
-        slot = active_slot(self.connection)
-        ownership = decide_stored(self.connection, slot, refs)
+    def look_at_them_again(self, again: set[int]) -> None:
+        for number in again:
+            del self.waiting[number]
+        # Who shares calls with whom, in this very snapshot.
+        kin = families(self.connection, active_slot(self.connection))
+        self.look(self.named(number for number in again if number not in kin), first=False)
+        roots = {kin.root(number) for number in again if number in kin}
+        for numbers in kin.groups():
+            if kin.root(numbers[0]) in roots:
+                self.look_at_family(numbers, again, first=False)
+
+    def look_at_family(self, numbers: Sequence[int], wanted: Collection[int], *, first: bool) -> None:
+        """Those of a family that are wanted; its calls are decided together."""
+        family = self.named(numbers)
+        refs = [one.ref for one in family]
+        ownership = decide_stored(self.connection, active_slot(self.connection), refs)
         pending = bool(self.pending([ref.session_no for ref in refs]))
-        looked = [ref for ref in refs if only is None or ref.session_no in only]
-        for start in range(0, len(looked), PAGE):
-            self.look(looked[start : start + PAGE], first=first, ownership=ownership, pending_kin=pending)
+        looked = [one for one in family if one.ref.session_no in wanted]
+        self.look(looked, first=first, ownership=ownership, pending_kin=pending)
 
     def look(
         self,
-        refs: Sequence[SessionRef],
+        sessions: Sequence[_Sized],
         *,
         first: bool,
         ownership: Ownership | None = None,
         pending_kin: bool = False,
     ) -> None:
         """Prove I1, I4, I5 and I7 of some sessions, all from the caller's snapshot."""
-        if not refs:
-            return
+        for refs in _portions(sessions):
+            self.look_at(refs, first=first, ownership=ownership, pending_kin=pending_kin)
+
+    def look_at(
+        self,
+        refs: Sequence[SessionRef],
+        *,
+        first: bool,
+        ownership: Ownership | None,
+        pending_kin: bool,
+    ) -> None:
         connection = self.connection
         numbers = [ref.session_no for ref in refs]
         slot = active_slot(connection)
-        streams = load_streams(connection, numbers)
-        projection = load_projection(connection, slot, numbers)
-        rollup = load_rollup(connection, slot, numbers)
         pending = self.pending(numbers)
-        conflicts = self.by_session(query("verify/conflicts"), numbers)
-        letters = self.by_session(query("verify/dead_letters"), numbers)
-        stored = _Stored(streams, projection, rollup, conflicts, letters)
+        stored = self.stored(refs, slot)
         for ref in refs:
             number = ref.session_no
             owners = ownership or decide_stored(connection, slot, [ref])
             faults = self.faults_of(ref, stored, owners, first=first)
-            if any(letter["reason"] == "refused_by_database" for letter in letters[number]):
+            if any(letter["reason"] == "refused_by_database" for letter in stored.letters[number]):
                 lacking = [
                     fault
                     for fault in faults
@@ -220,7 +290,7 @@ class _Verifier:
                 ]
                 self.refused += bool(lacking)
                 faults = [fault for fault in faults if fault not in lacking]
-            unfinished = {"I4", "I5", "I7"} if number in pending else {"I5"} if pending_kin else set()
+            unfinished = self.unfinished(number, pending, pending_kin, first)
             if any(fault.invariant in unfinished for fault in faults):
                 self.waiting[number] = f"{ref.tenant}/{ref.session_id}"
                 faults = [fault for fault in faults if fault.invariant not in unfinished]
@@ -228,18 +298,44 @@ class _Verifier:
             self.report.add(fault for fault in faults if first or fault.invariant != "I1")
             self.progress(self.report.sessions)
 
+    def unfinished(self, number: int, pending: set[int], pending_kin: bool, first: bool) -> set[str]:
+        """Invariants of a session that nobody can judge in this snapshot."""
+        if number in pending:
+            return {"I4", "I5", "I7"}
+        # At the first look, who shares calls with whom is known from an older snapshot: wrong sums are looked at again before they count.
+        if pending_kin or (first and len(self.waiting) < SUSPECTS):
+            return {"I5"}
+        return set()
+
+    def stored(self, refs: Sequence[SessionRef], slot: str) -> _Stored:
+        connection = self.connection
+        numbers = [ref.session_no for ref in refs]
+        streams = load_streams(connection, numbers)
+        kept: dict[int, list[Fault]] = defaultdict(list)
+        by_number = {one.stream_no: one for found in streams.values() for one in found}
+        for number, fault in conflict_faults(connection, {ref.session_no: ref for ref in refs}, by_number):
+            kept[number].append(fault)
+        return _Stored(
+            streams,
+            load_projection(connection, slot, numbers),
+            load_rollup(connection, slot, numbers),
+            self.by_session(query("verify/conflicts"), numbers),
+            self.by_session(query("verify/dead_letters"), numbers),
+            kept,
+        )
+
     def faults_of(
         self, ref: SessionRef, stored: _Stored, ownership: Ownership, *, first: bool
     ) -> list[Fault]:
         number = ref.session_no
         streams = stored.streams.get(number, [])
-        events = stored_events(self.connection, number)
+        events, faults = read_events(self.connection, ref, streams)
         if first:
             self.report.sessions += 1
             self.report.events += len(events)
-        faults = events_faults(ref, streams, events)
-        if any(fault.what == TWICE for fault in faults):
-            # A fold takes each identity once; what it would say of these follows from this fault.
+        faults += stored.kept[number]
+        faults += events_faults(ref, streams, events)
+        if any(fault.what in NOT_FOLDED for fault in faults):
             return faults
         fold = fold_session(ref.tenant, ref.session_id, [one.event for one in events])
         if first:
@@ -260,47 +356,50 @@ class _Verifier:
 
     def hours(self, *, final: bool) -> bool:
         """I5 of usage_hourly; true while a bucket waits for its worker. Faults are told in the final look alone."""
+        if self.scope.session is not None:
+            return False
         with self.connection.transaction():
-            slot = active_slot(self.connection)
-            rows = self.rows(of_slot("verify/i5_hourly", slot), {"limit": 10 * SHOWN})
-        waiting = [row for row in rows if row.pop("pending")]
+            faults, waiting = hourly_rows(self.connection, active_slot(self.connection))
         if final:
-            self.report.add(
-                Fault("I5", f"usage_hourly is not the sum of its parts ({row.pop('side')})", row)
-                for row in rows
-                if row not in waiting
-            )
-        return bool(waiting)
+            self.report.add(faults)
+        return waiting
 
     # ---- reading ---------------------------------------------------------------------------------------------------------------
 
-    def rows(self, statement: bytes, parameters: Row) -> list[Row]:
-        with self.connection.cursor(binary=True) as cursor:
-            cursor.execute(statement, parameters)
-            described = [
-                (column.name, column.type_display == "timestamptz") for column in cursor.description or []
-            ]
-            return [
-                {
-                    name: utc_text(value) if instant and value is not None else value
-                    for (name, instant), value in zip(described, row, strict=True)
-                }
-                for row in cursor
-            ]
-
     def by_session(self, statement: bytes, sessions: Sequence[int]) -> dict[int, list[Row]]:
         found: dict[int, list[Row]] = defaultdict(list)
-        for row in self.rows(statement, {"sessions": list(sessions)}):
+        for row in read_rows(self.connection, statement, {"sessions": list(sessions)}):
             found[row.pop("session_no")].append(row)
         return found
 
-    def page(self, statement: bytes, parameters: Row) -> list[SessionRef]:
-        return [SessionRef(*row) for row in self.connection.execute(statement, parameters)]
+    def sized(self, statement: bytes, parameters: Row) -> list[_Sized]:
+        return [
+            _Sized(SessionRef(*row[:3]), row[3]) for row in self.connection.execute(statement, parameters)
+        ]
 
-    def named(self, numbers: Iterable[int]) -> list[SessionRef]:
-        return self.page(query("verify/sessions_named"), {"sessions": list(numbers)})
+    def named(self, numbers: Iterable[int]) -> list[_Sized]:
+        return self.sized(query("verify/sessions_named"), {"sessions": list(numbers)})
 
     def pending(self, numbers: Sequence[int]) -> set[int]:
-        """Those that a worker has still to write."""
-        found = self.connection.execute(query("verify/pending"), {"sessions": list(numbers)})
+        """Those that a worker has still to write, in the caller's snapshot."""
+        row = self.connection.execute(query("verify/unflushed")).fetchone()
+        batches, day = (None, None) if row is None else row
+        found = self.connection.execute(
+            query("verify/pending"),
+            {"sessions": list(numbers), "unflushed": batches, "day": day or date.max},
+        )
         return {session_no for session_no, unflushed, marked in found if unflushed or marked}
+
+
+def _portions(sessions: Sequence[_Sized]) -> Iterator[list[SessionRef]]:
+    """At most ``PAGE`` sessions and about ``PAGE_EVENTS`` events each, never none."""
+    portion: list[SessionRef] = []
+    events = 0
+    for one in sessions:
+        if portion and (len(portion) == PAGE or events + one.events > PAGE_EVENTS):
+            yield portion
+            portion, events = [], 0
+        portion.append(one.ref)
+        events += one.events
+    if portion:
+        yield portion

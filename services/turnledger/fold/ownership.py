@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
 
+from turnledger.fold.columns import BUCKET_COLUMNS
 from turnledger.fold.model import Row
 from turnledger.fold.order import numbered_place
 
@@ -26,6 +27,13 @@ _INPUT_FIGURES = (
     "cache_write_other_tokens",
     "total_input_tokens",
 )
+
+
+DECIDING = (
+    *("provider", "model", "message_id", "model_call_id", "turn_key", "kind", "inherited_event", "least_at"),
+    *(name for name, _ in BUCKET_COLUMNS),
+)
+"""Columns of a call that sameness or the choice of the owner looks at, beside ``call_key`` and ``order_key``, which place it."""
 
 
 @dataclass(slots=True)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from turnledger.contract.canonical import dumps
-from turnledger.fold.columns import BUCKET_COLUMNS
 from turnledger.fold.model import Row
-from turnledger.fold.ownership import Family, Holder, Ownership, decide, holder, identities
+from turnledger.fold.ownership import DECIDING, Family, Holder, Ownership, decide, holder, identities
 from turnledger.rollup.rows import Loaded, Statements
 from turnledger.store.write import copy
 from turnledger.store.write_binary import RowEncoder
@@ -26,11 +25,6 @@ CLAIMS = RowEncoder(
     (("session_no", "int8"),), (("identity", "bytea"), ("call_key", "text"), ("content", "bytea"))
 )
 _LINKS = ("parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
-_DECIDING = (
-    *("provider", "model", "message_id", "model_call_id", "turn_key", "kind", "inherited_event", "least_at"),
-    *(name for name, _ in BUCKET_COLUMNS),
-)
-"""Columns of a call that sameness or the choice of the owner looks at, beside its place."""
 
 
 @dataclass(slots=True)
@@ -98,7 +92,7 @@ def _claims(do: Statements, loaded: Loaded, family: Mapping[str, Holder]) -> set
         kin = {*forked_from, *(parents if row["inherited_event"] else ())} - {me}
         if row["model_call_id"] in asked:
             kin.add(me)
-        content = sha256(dumps([*(row[name] for name in _DECIDING), (row["order_key"] or b"").hex()]) + links)
+        content = sha256(dumps([*(row[name] for name in DECIDING), (row["order_key"] or b"").hex()]) + links)
         claims.update(
             (identity, row["call_key"], content.digest()[:16]) for identity in identities(tenant, row, kin)
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import date
 from typing import Any, NamedTuple
 
 import psycopg
@@ -27,33 +26,17 @@ class SessionRef(NamedTuple):
     session_id: str
 
 
-class StoredEvent(NamedTuple):
-    """One event and where the ledger holds it."""
-
-    event: Event
-    stream_no: int
-    seq: int
-    """As in ``ledger.events``: below 0 for an event without a number."""
-    day: date
-    """Of its partition."""
-
-
 def session_events(connection: psycopg.Connection[Any], session_no: int) -> list[Event]:
     """All accepted events of a session, in no order, each identity once. ``position`` is its Kafka offset.
 
     Empty for a number that no session has. Raises :class:`LedgerUnreadable`.
     """
-    return [stored.event for stored in stored_events(connection, session_no)]
-
-
-def stored_events(connection: psycopg.Connection[Any], session_no: int) -> list[StoredEvent]:
-    """The same, each with its place in the ledger."""
     # What was accepted stays accepted, whatever limit is set now.
     read = FastReader(limit=sys.maxsize).read
-    found: list[StoredEvent] = []
+    found: list[Event] = []
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query("read/session_events"), {"session_no": session_no})
-        for raw, offset, stream_no, seq, day in cursor:
+        for raw, offset, stream_no, seq in cursor:
             event = read(raw)
             if isinstance(event, Rejected):
                 raise LedgerUnreadable(
@@ -61,7 +44,7 @@ def stored_events(connection: psycopg.Connection[Any], session_no: int) -> list[
                     f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
                 )
             event.position = offset
-            found.append(StoredEvent(event, stream_no, seq, day))
+            found.append(event)
     return found
 
 

@@ -1,7 +1,13 @@
--- Each batch's accepted events are there, and no event is of a batch that nobody wrote down.
-select b.topic, b.partition, batch_no, b.accepted, coalesce(n.events, 0) as events
-from ledger.ingest_batches b
-full join (select e.batch_no, count(*) as events from ledger.events e group by e.batch_no) n using (batch_no)
-where b.accepted is distinct from coalesce(n.events, 0)
+-- Each batch's accepted events are there, at offsets of the batch, and no event is of a batch that nobody wrote down.
+select b.topic, b.partition, batch_no, b.from_offset, b.to_offset, b.accepted, coalesce(n.events, 0) as events,
+    n.first_position, n.last_position, count(*) over () as faults
+from (select * from ledger.ingest_batches where batch_no >= %(floor)s) b
+full join (
+    select e.batch_no, count(*) as events, min(e.kafka_offset) as first_position, max(e.kafka_offset) as last_position
+    from ledger.events e
+    where e.batch_no >= %(floor)s and e.day >= %(day)s
+    group by e.batch_no
+) n using (batch_no)
+where b.accepted is distinct from coalesce(n.events, 0) or n.first_position < b.from_offset or n.last_position >= b.to_offset
 order by batch_no
 limit %(limit)s

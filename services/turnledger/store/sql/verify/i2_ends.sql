@@ -1,6 +1,6 @@
 -- The chain of a partition begins at its first offset and ends at its next one.
 select coalesce(p.topic, b.topic) as topic, coalesce(p.partition, b.partition) as partition,
-    p.first_offset, b.from_offset as first_batch_from, p.next_offset, b.to_offset as last_batch_to
+    p.first_offset, b.from_offset as first_batch_from, p.next_offset, b.to_offset as last_batch_to, count(*) over () as faults
 from ledger.ingest_progress p
 full join (
     select topic, partition, min(from_offset) as from_offset, max(to_offset) as to_offset

@@ -30,7 +30,7 @@ differing as (
     union all
     (select 'stored' as side, x.* from (select * from stored except all select * from summed) x)
 )
-select d.*,
+select d.*, count(*) over () as faults,
     exists (
         select
         from {slot}.hour_marks m
@@ -40,5 +40,5 @@ select d.*,
             and m.model is not distinct from d.model
     ) as pending
 from differing d
-order by d.tenant, d.hour, d.provider, d.model, d.side
+order by pending, d.tenant, d.hour, d.provider, d.model, d.side
 limit %(limit)s

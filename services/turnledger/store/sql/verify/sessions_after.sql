@@ -1,6 +1,7 @@
--- The next sessions in the order of their numbers.
-select session_no, tenant, session_id
-from ledger.sessions
-where session_no > %(after)s
-order by session_no
+-- The next sessions in the order of their numbers, each with about how many events it has.
+select s.session_no, s.tenant, s.session_id,
+    coalesce((select sum(st.hi + 1 - st.holes + st.receipts) from ledger.streams st where st.session_no = s.session_no), 0)::int8 as events
+from ledger.sessions s
+where s.session_no > %(after)s
+order by s.session_no
 limit %(limit)s

@@ -1,0 +1,245 @@
+"""Invariant I1 of one session: each event once, at the position that its bytes name, counted as seen, and found again where it would be looked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from hashlib import sha256
+from sys import maxsize
+from typing import Any, NamedTuple
+
+import psycopg
+
+from turnledger.contract.canonical import content_hash
+from turnledger.contract.event import Event
+from turnledger.contract.fast import FastReader
+from turnledger.contract.reader import Rejected
+from turnledger.contract.times import utc_text
+from turnledger.doctor.faults import Fault
+from turnledger.doctor.rows import Row
+from turnledger.fold.model import StreamKey
+from turnledger.fold.seen import StreamSeen
+from turnledger.store.named import query
+from turnledger.store.read import SessionRef
+
+TWICE = "an event is in the ledger twice"
+UNREADABLE = "an event's bytes are no event any more"
+NOT_FOLDED = frozenset({TWICE, UNREADABLE})
+"""After these a session is not folded: what a fold would say of it follows from the fault."""
+CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
+"""Rows of a long result that are in memory at once; an older libpq gives them one by one."""
+
+
+@dataclass(slots=True)
+class StoredStream:
+    """One stream as the ledger remembers it."""
+
+    stream_no: int
+    key: StreamKey
+    low: int
+    hi: int
+    holes: int
+    receipts: int
+    open_gaps: int
+    chunks: dict[int, bytes] = field(default_factory=dict)
+    days: dict[date, tuple[int, int]] = field(default_factory=dict)
+    known: dict[int, tuple[bytes, date]] = field(default_factory=dict)
+    """Receipts: (hash of the key, day) by ordinal."""
+    gaps: list[tuple[int, int, str, int, int]] = field(default_factory=list)
+    """Live rows: (from, to, state, ranges, missing)."""
+
+    @property
+    def names(self) -> Row:
+        producer, epoch, stream = self.key
+        return {"producer": producer, "epoch": epoch, "stream": stream}
+
+
+class HeldEvent(NamedTuple):
+    """One event and where the ledger holds it."""
+
+    event: Event
+    stream_no: int
+    seq: int
+    """As in ``ledger.events``: below 0 for an event without a number."""
+    day: date
+    """Of its partition."""
+
+
+def load_streams(
+    connection: psycopg.Connection[Any], sessions: Sequence[int]
+) -> dict[int, list[StoredStream]]:
+    """The streams of some sessions, with everything that is kept about them."""
+    by_session: dict[int, list[StoredStream]] = defaultdict(list)
+    by_number: dict[int, StoredStream] = {}
+    with connection.cursor(binary=True) as cursor:
+        for session_no, stream_no, producer, epoch, stream, *state in cursor.execute(
+            query("verify/streams"), {"sessions": list(sessions)}
+        ):
+            one = StoredStream(stream_no, (producer, epoch, stream), *state)
+            by_session[session_no].append(one)
+            by_number[stream_no] = one
+        numbers = {"streams": list(by_number)}
+        for stream_no, chunk, bits in cursor.execute(query("verify/chunks"), numbers):
+            by_number[stream_no].chunks[chunk] = bits
+        for stream_no, day, first, last in cursor.execute(query("verify/days"), numbers):
+            by_number[stream_no].days[day] = (first, last)
+        for stream_no, key_hash, ordinal, day in cursor.execute(query("verify/receipts"), numbers):
+            by_number[stream_no].known[ordinal] = (key_hash, day)
+        for stream_no, first, last, state_, ranges, missing in cursor.execute(query("verify/gaps"), numbers):
+            by_number[stream_no].gaps.append((first, last, state_, ranges, missing))
+    return by_session
+
+
+def read_events(
+    connection: psycopg.Connection[Any], ref: SessionRef, streams: Sequence[StoredStream]
+) -> tuple[list[HeldEvent], list[Fault]]:
+    """A session's events as its fold takes them, and what of I1 their rows break. Only ``CHUNK`` rows and the events are held."""
+    # What was accepted stays accepted, whatever limit is set now.
+    read = FastReader(limit=maxsize).read
+    by_number = {one.stream_no: one for one in streams}
+    days: dict[date, date] = {}
+    held: list[HeldEvent] = []
+    faults: list[Fault] = []
+    with connection.cursor(binary=True) as cursor:
+        for raw, offset, stream_no, seq, day, kind, at in cursor.stream(
+            query("verify/events"), {"session_no": ref.session_no}, size=CHUNK
+        ):
+            event = read(raw)
+            one = by_number[stream_no]
+            if isinstance(event, Rejected):
+                why = {"reason": event.reason, "field": event.field, "detail": event.detail}
+                faults.append(Fault("I1", UNREADABLE, {**_named(ref), **one.names, "seq": seq, **why}))
+                continue
+            event.position = offset
+            held.append(HeldEvent(event, stream_no, seq, days.setdefault(day, day)))
+            place = {**_named(ref), **one.names, "seq": seq}
+            if (event.tenant, event.session_id) != (ref.tenant, ref.session_id) or (
+                (event.producer, event.epoch, event.stream),
+                event.seq,
+            ) != (one.key, seq if seq >= 0 else None):
+                faults.append(Fault("I1", "an event stands at a position that its bytes do not name", place))
+            elif (event.type, event.at) != (kind, at):
+                stored = {"type": kind, "occurred_at": None if at is None else utc_text(at)}
+                faults.append(
+                    Fault("I1", "an event's columns are not what its bytes say", {**place, **stored})
+                )
+    return held, faults
+
+
+def events_faults(
+    ref: SessionRef, streams: Sequence[StoredStream], events: Sequence[HeldEvent]
+) -> list[Fault]:
+    """I1 of one session: its events against what the ledger remembers of its streams."""
+    faults: list[Fault] = []
+    by_stream: dict[int, dict[int, date]] = defaultdict(dict)
+    keys = {one.stream_no: one for one in streams}
+    receipt_keys: dict[tuple[int, int], str] = {}
+    for event, stream_no, seq, day in events:
+        if seq in by_stream[stream_no]:
+            place = {**_named(ref), **keys[stream_no].names, "seq": seq}
+            faults.append(Fault("I1", TWICE, {**place, "days": _days(events, stream_no, seq)}))
+        by_stream[stream_no][seq] = day
+        if seq < 0 and event.receipt_key is not None:
+            receipt_keys[stream_no, seq] = event.receipt_key
+    for one in streams:
+        place = {**_named(ref), **one.names}
+        held = by_stream[one.stream_no]
+        faults += _seen_faults(one, place, sorted(seq for seq in held if seq >= 0))
+        faults += _day_faults(one, place, held)
+        faults += _receipt_faults(one, place, held, receipt_keys)
+    return faults
+
+
+def _days(events: Sequence[HeldEvent], stream_no: int, seq: int) -> list[str]:
+    """The partitions that hold an event which is there more than once."""
+    return sorted(one.day.isoformat() for one in events if (one.stream_no, one.seq) == (stream_no, seq))
+
+
+def _named(ref: SessionRef) -> Row:
+    return {"tenant": ref.tenant, "session_id": ref.session_id}
+
+
+def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int]) -> list[Fault]:
+    """``numbers`` ascending."""
+    # A stream that is merely extended is written late: the greatest number in the ledger counts as well (design 3.2).
+    hi = max(one.hi, numbers[-1] if numbers else -1)
+    seen = StreamSeen(hi, one.chunks)
+    unseen = next((seq for seq in numbers if seq not in seen), None)
+    if unseen is not None:
+        what = "an event is in the ledger that its stream does not count as seen"
+        return [Fault("I1", what, {**place, "seq": unseen})]
+    counted = hi + 1 - seen.missing
+    if counted != len(numbers):
+        row = {**place, "seq": _lacking(seen, numbers), "seen": counted, "events": len(numbers)}
+        return [Fault("I1", "a number counts as seen whose event is not in the ledger", row)]
+    if one.holes != seen.missing:
+        row = {**place, "holes": one.holes, "missing": seen.missing}
+        return [Fault("I1", "a stream's count of holes is not that of its chunks", row)]
+    low = StreamSeen(one.hi, one.chunks).low
+    if one.low != low:
+        row = {**place, "low": one.low, "least_missing": low}
+        return [Fault("I1", "a stream's low is not the least number that it has not seen", row)]
+    return []
+
+
+def _lacking(seen: StreamSeen, numbers: Sequence[int]) -> int | None:
+    """The least number that counts as seen and is not among ``numbers`` (ascending)."""
+    after_hole = {first: last + 1 for first, last in seen.holes()}
+    at = 0
+    for seq in numbers:
+        at = after_hole.get(at, at)
+        if at != seq:
+            return at
+        at = seq + 1
+    at = after_hole.get(at, at)
+    return at if at <= seen.hi else None
+
+
+def _day_faults(one: StoredStream, place: Row, held: Mapping[int, date]) -> list[Fault]:
+    """A number whose day is not written down would not be found when it comes again."""
+    latest = max(one.days, default=None)
+    for seq, day in held.items():
+        if seq < 0:
+            continue
+        known = one.days.get(day)
+        if known is None or seq < known[0] or (seq > known[1] and day != latest):
+            row = {**place, "seq": seq, "day": day.isoformat()}
+            return [Fault("I1", "a number's day is not written down", row)]
+    return []
+
+
+def _receipt_faults(
+    one: StoredStream, place: Row, held: Mapping[int, date], receipt_keys: Mapping[tuple[int, int], str]
+) -> list[Fault]:
+    stored = {-1 - ordinal: known for ordinal, known in one.known.items()}
+    computed = {
+        seq: (sha256(receipt_keys[one.stream_no, seq].encode()).digest()[:16], day)
+        for seq, day in held.items()
+        if (one.stream_no, seq) in receipt_keys
+    }
+    for seq in sorted(stored.keys() | computed.keys(), reverse=True):
+        if stored.get(seq) != computed.get(seq):
+            row = {**place, "ordinal": -1 - seq, "receipt_key": receipt_keys.get((one.stream_no, seq))}
+            return [Fault("I1", "a receipt and the event that it stands for do not agree", row)]
+    if one.receipts != len(stored):
+        row = {**place, "receipts": one.receipts, "known": len(stored)}
+        return [Fault("I1", "a stream's count of receipts is not that of its receipts", row)]
+    return []
+
+
+def conflict_faults(
+    connection: psycopg.Connection[Any], refs: Mapping[int, SessionRef], streams: Mapping[int, StoredStream]
+) -> Iterator[tuple[int, Fault]]:
+    """Conflicts whose kept event is not there, or is not the one that they name, with their session's number."""
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(query("verify/kept"), {"sessions": list(refs)})
+        for session_no, stream_no, seq, kept, lost, raw, received in cursor:
+            one = streams.get(stream_no)
+            place = {**_named(refs[session_no]), **(one.names if one else {}), "seq": seq}
+            row = {**place, "kept_sha256": kept.hex(), "lost_sha256": lost.hex()}
+            if raw is None:
+                yield session_no, Fault("I1", "a conflict names an event that is not in the ledger", row)
+            elif kept == lost or kept != (received if received is not None else content_hash(raw)):
+                yield session_no, Fault("I1", "a conflict's kept hash is not that of the event", row)

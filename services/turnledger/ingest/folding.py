@@ -131,6 +131,7 @@ class Folding(Settling):
                 self.cache.drop(group.key)
             else:
                 prepare.share_of(prepared, home)
+                prepared.abroad.add(group.key)
         return lost
 
     async def _known_receipts(self, prepared: Prepared, groups: Sequence[Group], patient: bool) -> None:
@@ -161,7 +162,9 @@ class Folding(Settling):
         cached = {entry.session_no: entry for entry in self.cache if entry.session_no in wanted}
         found = await self._read(patient, load.find_numbers, [n for n in wanted if n not in cached])
         there = {one.session_no for one in found} | set(cached)
-        entries = await self._read(patient, load.load, found, self.slot, wanted)
+        # What came through here for a session that lives elsewhere was written whole at once; only its home's holder may write it.
+        ours = [one for one in found if one.home in self.seats]
+        entries = await self._read(patient, load.load, ours, self.slot, wanted) if ours else []
         for entry in entries:
             self.cache.put(entry)
         for number, seat in wanted.items():
@@ -192,13 +195,14 @@ class Folding(Settling):
         touch = self.cache.touch
         for key, entry in wanted.items():
             state = entry.state
-            if not (flush or entry.wipe or state.has_changes):
+            whole = flush or key in prepared.abroad
+            if not (whole or entry.wipe or state.has_changes):
                 # The usual case, thousands a round: a turn goes on.
                 if entry.dirty_since is None and state.has_open_changes:
                     self._dirty(prepared, entry)
                 touch(key)
                 continue
-            changes = await self._asked(entry, flush, patient)
+            changes = await self._asked(entry, whole, patient)
             if changes is not None:
                 missing = folder.missing_receipts(entry, changes)
                 ordinals: Mapping[tuple[int, bytes], int] = {}

@@ -8,6 +8,7 @@ happens after a change of the number of partitions, or when one session is sent 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from turnledger.contract.event import Event
 from turnledger.fold.state import SessionState
@@ -37,7 +38,11 @@ def write_foreign(
         prepared.seats[number].window = window
     fresh = prepare.begin(prepared.number, prepared.round.topic, prepared.round.slot, prepared.pieces)
     groups = [group for found in prepare.read(fresh, decider).values() for group in found.values()]
+    # Of partitions with other sessions that wait to be written: this round does not make those whole.
+    flushed = {share.step.partition: share.step.flushed_batch for share in prepared.round.shares}
     round_ = prepared.round = fresh.round
+    for share in round_.shares:
+        share.step = replace(share.step, flushed_batch=flushed.get(share.step.partition))
     prepared.stopping = fresh.stopping
     round_.shares.sort(key=lambda share: share.step.partition)
     wanted = {(round_.topic, share.step.partition) for share in round_.shares} | set(homes)

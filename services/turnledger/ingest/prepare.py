@@ -52,6 +52,9 @@ class Prepared:
     foreign: set[Partition] | None = None
     """Homes of its sessions, where some live elsewhere: then it is decided anew inside its transaction."""
     batches: list[Fetched] = field(default_factory=list)
+    abroad: set[SessionKey] = field(default_factory=set)
+    """Sessions of which something came through another partition of ours than their home. They are written whole at once: the
+    ``flushed_batch`` of a partition knows only the unwritten sessions that are at home there."""
 
 
 def begin(number: int, topic: str, slot: str, pieces: Sequence[Piece]) -> Prepared:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from turnledger.errors import TurnledgerError
+
+LEAST_KEY = 16
+"""Bytes of a redaction key: a shorter one can be tried out."""
 
 
 class Settings(BaseSettings):
@@ -19,3 +25,17 @@ class Settings(BaseSettings):
     """Consumer group; one group owns a topic (design 3.1)."""
     record_limit_bytes: int = 1024 * 1024
     """Greatest size of one record (contract 15)."""
+    redaction_key: SecretStr | None = None
+    """Key of the digests that stand for slot values (contract 14), the same wherever values must compare. Absent: a publisher makes one for
+    itself, and everybody else takes slot values as redacted by their producer."""
+
+    def slot_key(self) -> bytes | None:
+        """``redaction_key`` as bytes. Raises :class:`TurnledgerError` for one that is too short."""
+        if self.redaction_key is None:
+            return None
+        key = self.redaction_key.get_secret_value().encode()
+        if len(key) < LEAST_KEY:
+            raise TurnledgerError(
+                f"TURNLEDGER_REDACTION_KEY has {len(key)} bytes: give at least {LEAST_KEY}, for example what `openssl rand -hex 32` prints"
+            )
+        return key

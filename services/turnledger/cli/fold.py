@@ -30,11 +30,18 @@ def fold(
     """Fold envelopes and print what they mean: turns, calls, usage, cost, gaps, and what could not be read."""
     from functools import partial
 
+    from turnledger.contract.redact import Redactor
     from turnledger.fold.document import document
     from turnledger.pricing import packaged, price_call
     from turnledger.settings import Settings
 
-    found = document(_lines(files), partial(price_call, packaged()), limit=Settings().record_limit_bytes)
+    settings = Settings()
+    found = document(
+        _lines(files),
+        partial(price_call, packaged()),
+        limit=settings.record_limit_bytes,
+        redactor=Redactor(slot_key=settings.slot_key()),
+    )
     if as_json:
         from turnledger.contract.canonical import dumps
 

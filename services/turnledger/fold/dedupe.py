@@ -5,6 +5,7 @@ The ingest worker gives the same answers from ranges of numbers and the ledger's
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from turnledger.contract.canonical import content_hash, same_content
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import DEFAULT_LIMIT, Rejected
+from turnledger.contract.redact import Redacted, Redactor
+from turnledger.contract.shapes import hide
 from turnledger.fold.model import Row
 
 EventKey = tuple[str, str, str, int, str, int | None, str | None]
@@ -32,6 +35,8 @@ class Deduped:
     first_position, last_position}; hashes in hex."""
     dead_letters: list[Row] = field(default_factory=list)
     """{position, reason, field, detail, tenant, session_id}."""
+    redactions: list[Row] = field(default_factory=list)
+    """What was redacted in accepted events (contract 14): {tenant, session_id, producer, epoch, stream, seq, receipt_key, redactions}."""
 
 
 def event_key(event: Event) -> EventKey:
@@ -40,9 +45,17 @@ def event_key(event: Event) -> EventKey:
     return event.tenant, event.session_id, event.producer, event.epoch, event.stream, event.seq, receipt
 
 
-def dedupe(records: Iterable[tuple[int, bytes]], *, limit: int = DEFAULT_LIMIT) -> Deduped:
-    """Judge (position, bytes) in the order of the partition; the first of a key stays. ``limit``: greatest size of a record in bytes."""
+def dedupe(
+    records: Iterable[tuple[int, bytes]], *, limit: int = DEFAULT_LIMIT, redactor: Redactor | None = None
+) -> Deduped:
+    """Judge (position, bytes) in the order of the partition; the first of a key stays. ``limit``: greatest size of a record in bytes.
+
+    Events are redacted as ingest does it; what is the same is judged on what was received.
+    """
     read = FastReader(limit=limit).read
+    read_redacted = FastReader(limit=sys.maxsize).read
+    redact = (redactor or Redactor()).redact
+    redactions: list[Row] = []
     kept: dict[EventKey, bytes] = {}
     sessions: dict[tuple[str, str], list[Event]] = defaultdict(list)
     counts = dict.fromkeys(("read", "accepted", "duplicates", "conflicts", "dead"), 0)
@@ -51,6 +64,9 @@ def dedupe(records: Iterable[tuple[int, bytes]], *, limit: int = DEFAULT_LIMIT) 
     for position, raw in records:
         counts["read"] += 1
         event = read(raw)
+        found: Redacted | None = None
+        if not isinstance(event, Rejected) and (found := redact(raw)) is not None:
+            event = read_redacted(found.raw)
         if isinstance(event, Rejected):
             counts["dead"] += 1
             dead_letters.append(_dead_letter(position, event))
@@ -62,6 +78,8 @@ def dedupe(records: Iterable[tuple[int, bytes]], *, limit: int = DEFAULT_LIMIT) 
             event.position = position
             kept[key] = raw
             sessions[(event.tenant, event.session_id)].append(event)
+            if found is not None:
+                redactions.append({**_place(key), "redactions": found.rows()})
         elif same_content(first, raw):
             counts["duplicates"] += 1
         else:
@@ -73,10 +91,10 @@ def dedupe(records: Iterable[tuple[int, bytes]], *, limit: int = DEFAULT_LIMIT) 
             else:
                 receipt["count"] += 1
                 receipt["last_position"] = position
-    return Deduped(dict(sessions), counts, list(receipts.values()), dead_letters)
+    return Deduped(dict(sessions), counts, list(receipts.values()), dead_letters, redactions)
 
 
-def _receipt(key: EventKey, kept: str, lost: str, position: int) -> Row:
+def _place(key: EventKey) -> Row:
     tenant, session_id, producer, epoch, stream, seq, receipt_key = key
     return {
         "tenant": tenant,
@@ -86,6 +104,12 @@ def _receipt(key: EventKey, kept: str, lost: str, position: int) -> Row:
         "stream": stream,
         "seq": seq,
         "receipt_key": receipt_key,
+    }
+
+
+def _receipt(key: EventKey, kept: str, lost: str, position: int) -> Row:
+    return {
+        **_place(key),
         "kept_sha256": kept,
         "lost_sha256": lost,
         "count": 1,
@@ -100,6 +124,6 @@ def _dead_letter(position: int, why: Rejected) -> Row:
         "reason": why.reason,
         "field": why.field,
         "detail": why.detail,
-        "tenant": why.tenant,
-        "session_id": why.session_id,
+        "tenant": None if why.tenant is None else hide(why.tenant),
+        "session_id": None if why.session_id is None else hide(why.session_id),
     }

@@ -12,10 +12,11 @@ from typing import Any
 
 from turnledger.contract.canonical import dumps
 from turnledger.contract.reader import DEFAULT_LIMIT
+from turnledger.contract.redact import Redactor
 from turnledger.contract.times import utc_text
 from turnledger.fold import columns
 from turnledger.fold.dedupe import Deduped, dedupe, event_key
-from turnledger.fold.findings import grouped
+from turnledger.fold.findings import MOST_REDACTIONS, grouped, redacted_at_ingest
 from turnledger.fold.model import Row, SessionFold, UsagePart
 from turnledger.fold.ownership import decide, holder
 from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, hourly, overlay, roll_up
@@ -62,13 +63,20 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield last.removesuffix(b"\r")
 
 
-def document(records: Iterable[bytes], price: PriceFunction, *, limit: int = DEFAULT_LIMIT) -> Document:
+def document(
+    records: Iterable[bytes],
+    price: PriceFunction,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    redactor: Redactor | None = None,
+) -> Document:
     """What lines of one partition mean (contract 17). A line's position is its number, from 1; one of JSON white space has a position and is no record.
 
-    ``limit``: greatest size of a record in bytes (contract 15). Never raises for what a record holds: that is a dead letter.
+    ``limit``: greatest size of a record in bytes (contract 15). ``redactor``: the worker's settings of contract 14.
+    Never raises for what a record holds: that is a dead letter.
     """
     numbered = ((number, line) for number, line in enumerate(records, 1) if line.strip(b" \t\r\n"))
-    found = dedupe(numbered, limit=limit)
+    found = dedupe(numbered, limit=limit, redactor=redactor)
     folds = {key: fold_session(*key, events) for key, events in sorted(found.sessions.items(), key=_by_key)}
     return describe(found, folds, price)
 
@@ -240,6 +248,12 @@ def _findings(
         single[(letter["tenant"], letter["session_id"])].append(
             {"check": "dead_letter", "severity": "error", "row": row}
         )
+    for place, redactions in _by_session(found.redactions).items():
+        rows = [
+            {name: row[name] for name in (*POINT_KEY, "redactions")}
+            for row in sorted(redactions, key=_redacted_place)
+        ]
+        single[place].extend(redacted_at_ingest(rows[:MOST_REDACTIONS], len(rows)))
     return [
         group
         for key in sorted(single, key=_encoded)
@@ -303,6 +317,17 @@ def _conflict_place(row: Row) -> tuple[Any, ...]:
         _encoded((row["stream"],)),
         (seq is not None, seq or 0),
         _encoded((row["receipt_key"], row["lost_sha256"])),
+    )
+
+
+def _redacted_place(row: Row) -> tuple[Any, ...]:
+    seq = row["seq"]
+    return (
+        row["producer"].encode(),
+        row["epoch"],
+        row["stream"].encode(),
+        (seq is not None, seq or 0),
+        _encoded((row["receipt_key"],)),
     )
 
 

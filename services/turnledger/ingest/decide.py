@@ -5,6 +5,7 @@ The rule stands in :meth:`Decider.decide`: a number that its stream has not seen
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from turnledger.contract.canonical import content_hash, dumps
@@ -12,11 +13,13 @@ from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.jsontext import parse
 from turnledger.contract.reader import Rejected
+from turnledger.contract.redact import Redactor
+from turnledger.contract.shapes import hide, hide_bytes
 from turnledger.fold.model import StreamKey
 from turnledger.ingest.batch import Record
 from turnledger.ingest.cache import RECEIPTS_IN_MEMORY, SessionEntry, SessionKey, StreamEntry
 from turnledger.ingest.load import kafka_key, receipt_hash
-from turnledger.store.write import event_fields, event_parts, receipt_row
+from turnledger.store.write import event_fields, event_parts, receipt_row, redaction_row
 from turnledger.store.write_binary import EPOCH_MICROSECONDS, NULL, bytea, field_count, int4, int8, text
 from turnledger.store.write_rows import DeadLetter, Repeat, Round, Share
 
@@ -54,7 +57,7 @@ def _group(event: Event, record: Record, share: Share, groups: dict[SessionKey, 
     group = groups.get(key)
     if group is None:
         group = groups[key] = Group(key, share)
-    if record.key != group.kafka_key:
+    if record.key != group.kafka_key and (record.key is None or hide_bytes(record.key) != group.kafka_key):
         if group.first_mismatch is None:
             group.first_mismatch = record
         group.mismatched += 1
@@ -108,8 +111,10 @@ class DeadWindow:
 class Decider:
     """Reads records and decides over them. Keeps nothing of them but the words of event types."""
 
-    def __init__(self, record_limit: int, dead_letter_bytes: int) -> None:
+    def __init__(self, record_limit: int, dead_letter_bytes: int, redactor: Redactor | None = None) -> None:
         self._reader = FastReader(limit=record_limit)
+        self._redactor = redactor or Redactor()
+        self._read_redacted = FastReader(limit=sys.maxsize).read
         self._cap = dead_letter_bytes
         self._types: dict[str, bytes] = {}
         self.passing: list[tuple[StreamEntry, bytes]] = []
@@ -125,9 +130,12 @@ class Decider:
         find = by_kafka_key.get
         passed = 0
         taken = 0
+        suspects = self._redactor.suspects([record.value for record in records])
         for record in records:
             raw = record.value
             event = read(raw)
+            if suspects and taken in suspects and type(event) is Event:
+                event, raw = self._redacted(record, event, share)
             taken += 1
             if type(event) is not Event:
                 share.dead.append(self._dead(record, event))
@@ -152,19 +160,30 @@ class Decider:
         share.records += taken
         return taken
 
-    def _dead(self, record: Record, why: object) -> DeadLetter:
-        assert isinstance(why, Rejected)
+    def _redacted(self, record: Record, event: Event, share: Share) -> tuple[Event | Rejected, bytes | None]:
+        """The event and the bytes that are stored of a record in which there may be a secret (contract 14)."""
         raw = record.value
+        assert raw is not None
+        found = self._redactor.redact(raw)
+        if found is None:
+            return event, raw
+        share.redacted[record.offset] = (found, raw)
+        return self._read_redacted(found.raw), found.raw
+
+    def _dead(self, record: Record, why: object) -> DeadLetter:
+        """Nothing of it may show a secret, neither its bytes: hidden before they are cut, so that no half of one is left."""
+        assert isinstance(why, Rejected)
+        raw, key = record.value, record.key
         return DeadLetter(
             offset=record.offset,
             reason=why.reason,
             field=why.field,
             detail=why.detail,
-            tenant=why.tenant,
-            session_id=why.session_id,
-            raw=None if raw is None else raw[: self._cap],
+            tenant=None if why.tenant is None else hide(why.tenant),
+            session_id=None if why.session_id is None else hide(why.session_id),
+            raw=None if raw is None else hide_bytes(raw)[: self._cap],
             raw_bytes=None if raw is None else len(raw),
-            key=None if record.key is None else record.key[: self._cap],
+            key=None if key is None else hide_bytes(key)[: self._cap],
         )
 
     def decide(
@@ -180,6 +199,7 @@ class Decider:
         types = self._types.get
         share = group.share
         add_row = share.rows.extend
+        redacted = share.redacted
         accepted: list[Event] = []
         accept = accepted.append
         key: StreamKey | None = None
@@ -199,6 +219,8 @@ class Decider:
                 known = self._receipt(event, stream, round_)
                 if known is not None:
                     known.session_no, known.raw, known.offset = entry.session_no, raw, event.position
+                    if redacted:
+                        known.raw = share.received(event.position, raw)
                     share.repeats.append(known)
                     continue
                 seq = -stream.next_ordinal  # -1 - ordinal; the ordinal was just given
@@ -210,13 +232,16 @@ class Decider:
                 elif seq < stream.first:
                     stream.first = seq
             else:
+                if redacted:
+                    raw = share.received(event.position, raw)
                 share.repeats.append(
                     Repeat(entry.session_no, stream.stream_no, seq, None, None, raw, event.position)
                 )
                 continue
             type_field = types(event.type)
             at = event.at
-            if type_field is not None and at is not None:
+            hidden = redacted.get(event.position) if redacted else None
+            if type_field is not None and at is not None and hidden is None:
                 # What event_parts makes of it, without the call.
                 add_row(
                     (
@@ -243,6 +268,15 @@ class Decider:
                     type_field = self._type_field(event.type)
                     if event.type == DELTA:
                         raw, received = self._without_text(event, raw)
+                if hidden is not None:
+                    found, _ = hidden
+                    received = found.received_sha256
+                    round_.redactions.append(
+                        redaction_row(
+                            entry.session_no, stream.stream_no, seq, event.receipt_key, found.rows()
+                        )
+                    )
+                    round_.marks.append(entry.session_no)
                 add_row(event_parts(stream.stream_no, seq, event.position, at, type_field, raw, received))
             accept(event)
         share.accepted += len(accepted)
@@ -298,6 +332,6 @@ def _mismatch_row(session_no: int, topic: str, group: Group) -> bytes:
             int8(first.offset),
             int8(group.last_mismatch),
             int8(group.mismatched),
-            NULL if key is None else bytea(key),
+            NULL if key is None else bytea(hide_bytes(key)),
         )
     )

@@ -17,6 +17,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import psycopg
 import structlog
 
+from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.ingest import load, prepare
 from turnledger.ingest.batch import Fetched, Partition
@@ -109,7 +110,9 @@ class Seats:
         self.dice = dice or random.Random()
         self.writer = open_database("ingest writer")
         self.reader = open_database("ingest reader")
-        self.decider = Decider(settings.record_limit_bytes, settings.dead_letter_bytes)
+        self.decider = Decider(
+            settings.record_limit_bytes, settings.dead_letter_bytes, Redactor(slot_key=settings.slot_key())
+        )
         self.cache = SessionCache(settings.cache_bytes)
         self.numbers = Numbers()
         self.seats: dict[Partition, Seat] = {}

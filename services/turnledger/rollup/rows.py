@@ -83,7 +83,10 @@ _READ: dict[str, tuple[str, tuple[str, ...]]] = {
     **{table: (table, _names(listed)) for table, listed in ROLLUPS.items()},
 }
 """What is read of a session: (table, columns)."""
-_ALSO = ("session", "conflicts", "dead_letters", "loose_checks", "open_gaps", "rollup_findings")
+_ALSO = (
+    *("session", "conflicts", "dead_letters", "loose_checks", "open_gaps"),
+    *("redacted_events", "redacted_count", "rollup_findings"),
+)
 
 
 class Torn(Exception):
@@ -102,6 +105,10 @@ class Loaded:
     """turn_key: digest of its record."""
     conflicts: list[Row]
     dead_letters: list[Row]
+    redactions: list[Row]
+    """The first events that ingest had to redact …"""
+    redacted: int
+    """… of so many."""
     before: dict[str, list[Row]]
     """By table: what the last roll-up set."""
 
@@ -195,6 +202,8 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         {turn["turn_key"]: turn["digest"] for turn in turns},
         conflicts,
         found["dead_letters"],
+        found["redacted_events"],
+        found["redacted_count"][0]["events"],
         {table: found[table] for table in (*DERIVED, "hour_parts", "call_claims", "rollup_findings")},
     )
 

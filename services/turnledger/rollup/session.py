@@ -7,7 +7,7 @@ from enum import Enum
 
 import psycopg
 
-from turnledger.fold.findings import grouped
+from turnledger.fold.findings import grouped, redacted_at_ingest
 from turnledger.fold.model import Row
 from turnledger.fold.rollup import PriceFunction, roll_up
 from turnledger.rollup.claims import settle
@@ -74,6 +74,7 @@ def _delivery(loaded: Loaded) -> list[Row]:
     """Findings about how the session's records came, which no fold can know."""
     found = [{"check": "conflict", "severity": "error", "row": row} for row in loaded.conflicts]
     found += [{"check": "dead_letter", "severity": "error", "row": row} for row in loaded.dead_letters]
+    found += redacted_at_ingest(loaded.redactions, loaded.redacted)
     return found
 
 

@@ -30,6 +30,7 @@ from turnledger.store.write_binary import (
     field_count,
     int4,
     int8,
+    jsonb,
     length,
     text,
     timestamptz,
@@ -151,6 +152,22 @@ def receipt_row(stream_no: int, key_hash: bytes, ordinal: int) -> bytes:
     return int8(stream_no) + bytea(key_hash) + int8(ordinal)
 
 
+def redaction_row(
+    session_no: int, stream_no: int, seq: int, receipt_key: str | None, notes: Sequence[dict[str, Any]]
+) -> bytes:
+    """An event that is stored redacted. ``seq`` as in ``ledger.events``; ``notes``: {what, where, count}."""
+    return b"".join(
+        (
+            field_count(5),
+            int8(session_no),
+            int8(stream_no),
+            int8(seq),
+            NULL if receipt_key is None or seq >= 0 else text(receipt_key),
+            jsonb(notes),
+        )
+    )
+
+
 class FenceLost(Exception):
     """Some partitions did not come through the fence, or were written by a foreign writer meanwhile. Nothing was done."""
 
@@ -225,6 +242,12 @@ def write_in(
         "ledger.key_mismatches",
         ("session_no", "topic", "partition", "first_offset", "last_offset", "count", "key"),
         round_.mismatches,
+    )
+    copy(
+        connection,
+        "ledger.redactions",
+        ("session_no", "stream_no", "seq", "receipt_key", "redactions"),
+        round_.redactions,
     )
     round_.refused = round_.unmade + _projections(connection, round_.slot, round_.units, careful)
     for unit, detail in round_.refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 
+from turnledger.contract.redact import Redacted
 from turnledger.store.fence import Step, Stop
 
 TurnRef = tuple[int, int]
@@ -54,11 +55,18 @@ class Share:
     """Accepted events, ``write.EVENT_PARTS`` parts each as ``write.event_parts`` makes them."""
     repeats: list[Repeat] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
+    redacted: dict[int, tuple[Redacted, bytes]] = field(default_factory=dict)
+    """By offset: what is stored of a record in place of what came, and what came (contract 14). In memory alone."""
     # Set by the write, which alone can tell them apart.
     duplicates: int = 0
     unverified: int = 0
     conflicts: int = 0
     batch_no: int | None = None
+
+    def received(self, offset: int, stored: bytes) -> bytes:
+        """The record as it came: identity is judged by it (contract 3)."""
+        found = self.redacted.get(offset)
+        return stored if found is None else found[1]
 
 
 @dataclass(slots=True)
@@ -149,6 +157,8 @@ class Round:
     known_day: date | None = None
     receipts: list[bytes] = field(default_factory=list)
     mismatches: list[bytes] = field(default_factory=list)
+    redactions: list[bytes] = field(default_factory=list)
+    """What was redacted here in accepted events, a row each."""
     gaps: GapWrites = field(default_factory=GapWrites)
     units: list[Unit] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)

@@ -21,6 +21,7 @@ COMMANDS = (
     "rollup",
     "publish",
     "imports",
+    "harnesses",
     "fold",
     "verify",
     "sessions",

@@ -33,18 +33,26 @@ def import_files(
     ] = False,
     harness: Annotated[
         str | None,
-        typer.Option(help="Whose files they are: claude-code or codex. Seen by content unless said."),
+        typer.Option(
+            help="Whose files they are (`turnledger harnesses` lists them). Seen by content unless said."
+        ),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            help="Session of a file that does not name its own; else the name of its folder is taken."
+        ),
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Tenant of every event.")] = None,
 ) -> None:
-    """Import Claude Code and Codex session files. Twice, in slices or as copies: the result is the same."""
+    """Import the session files of agent harnesses. Twice, in slices or as copies: the result is the same."""
     from turnledger.cli.progress import tracked
-    from turnledger.harness import importer
+    from turnledger.harness import formats, importer
 
-    if harness is not None and harness not in importer.HARNESSES:
-        raise TurnledgerError(
-            f"--harness {harness} is not known: it can be {' or '.join(importer.HARNESSES)}"
-        )
+    if harness is not None:
+        formats.named(harness)
+    if session is not None and not 0 < len(session.encode()) <= 256:
+        raise TurnledgerError("--session must be 1 to 256 bytes long")
     if as_json and not dry_run:
         raise TurnledgerError("--json shows what would be imported: use it with --dry-run")
     if tenant is not None and not 0 < len(tenant.encode()) <= 128:
@@ -53,11 +61,15 @@ def import_files(
     files = importer.files_in(paths)
     if not files:
         raise TurnledgerError(
-            f"no session files below {', '.join(map(str, paths))}: they end in {', '.join(importer.SUFFIXES)}; name others one by one"
+            f"no session files below {', '.join(map(str, paths))}: they end in "
+            f"{', '.join((*importer.SUFFIXES, *importer.OTHERS))}; name others one by one"
         )
     readings = [
-        importer.read_file(file, harness=harness, tenant=tenant)
+        reading
         for file in tracked(files, len(files), "reading")
+        if not importer.passed_over(
+            reading := importer.read_file(file, harness=harness, tenant=tenant, session=session), paths
+        )
     ]
     _show(readings, as_json=as_json, sink=sink)
 

@@ -6,6 +6,7 @@ Readers answer None for a value of the wrong type: unknown, never zero and never
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from turnledger.contract.times import instant
+from turnledger.contract.times import civil_from_days, instant
 
 Envelope = dict[str, Any]
 """One event as it goes to Kafka (contract 2), defaults left out."""
@@ -25,6 +26,9 @@ SESSION_LIMIT = 256
 DEPTH_LIMIT = 64
 """Levels of a value taken over from a file; the contract refuses records deeper than 200."""
 GREATEST = 2**63 - 1
+ZONELESS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?", re.ASCII)
+UNITS = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))
+"""(below, µs of one unit): a count of seconds, ms or µs since 1970, told apart by its size (all are unambiguous from 1973 to 5138)."""
 
 
 @dataclass(slots=True)
@@ -80,6 +84,53 @@ def moment(value: Any) -> str | None:
     return value if isinstance(value, str) and value and instant(value) is not None else None
 
 
+def moment_of(value: Any, notes: Notes) -> str | None:
+    """A time however harnesses write it: RFC 3339, without a zone (read as UTC, and noted), or a count of s, ms, µs or ns since 1970.
+
+    Zero and negative counts are placeholders: no time.
+    """
+    if isinstance(value, str):
+        if ZONELESS.fullmatch(value):
+            value = value.replace(" ", "T") + "Z"
+            if instant(value) is None:
+                return None
+            notes.traits["time_without_zone"] += 1
+            return str(value)
+        return moment(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 10**8 <= value < 10**20:
+        return None
+    for below, unit in UNITS:
+        if value < below:
+            return instant_text(round(value * unit))
+    return instant_text(round(value / 1_000))
+
+
+def instant_text(micros: int) -> str | None:
+    """RFC 3339 of µs since 1970 UTC; None outside the years 1 to 9999."""
+    days, rest = divmod(micros, 86_400_000_000)
+    year, month, day = civil_from_days(days)
+    if not 1 <= year <= 9999:
+        return None
+    seconds, fraction = divmod(rest, 1_000_000)
+    tail = f".{fraction:06d}".rstrip("0") if fraction else ""
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{year:04d}-{month:02d}-{day:02d}T{clock}{tail}Z"
+
+
+def money(value: Any) -> int | float | None:
+    """A cost in USD above zero; harnesses write 0 where they do not know it or where a subscription pays."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if 0 < value < 10**9 else None
+
+
+def identified(*parts: Any) -> str | None:
+    """One identifier out of several, or None where one of them is unknown or the whole is too long."""
+    if any(part is None for part in parts):
+        return None
+    return identifier(":".join(str(part) for part in parts))
+
+
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
@@ -131,6 +182,27 @@ def put_value(payload: dict[str, Any], name: str, value: Any) -> None:
         payload[name] = safe
     else:
         put_text(payload, name, written.decode())
+
+
+def listed(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list."""
+    return [each for each in listed(value) if isinstance(each, dict)]
+
+
+def parsed(value: Any) -> Any:
+    """What a text holds as JSON, if that is an object or a list; else the value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        found = orjson.loads(value)
+    except (orjson.JSONDecodeError, RecursionError):
+        return value
+    return found if isinstance(found, (dict, list)) else value
 
 
 def known(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,21 +6,26 @@ Nothing here publishes. A file's events depend on its content alone: neither its
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from turnledger.errors import TurnledgerError
-from turnledger.harness import claude_code, codex
-from turnledger.harness.facts import Envelope, Notes, identifier
-from turnledger.harness.reading import Condition, Record, records_of
+from turnledger.harness import detection, formats
+from turnledger.harness.facts import Envelope, Notes
+from turnledger.harness.format import Format
+from turnledger.harness.reading import Condition, quarantine
+from turnledger.harness.sources import Container, Source
 
-HARNESSES = ("claude-code", "codex")
-SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson")
+HARNESSES = formats.NAMES
+SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.zstd", ".ndjson")
 """Files of a folder that are looked into; a file named by itself is read whatever its name."""
+OTHERS = (".json", ".traj", ".db", ".sqlite", ".aider.chat.history.md")
+"""Files of a folder that are looked into and, where they are nobody's, passed over: most of such names are something else."""
+BESIDE = (".meta.json",)
+"""Never files of their own: they belong to the one beside them."""
 ROWS = 100
 """Rows listed of one finding; its count is exact."""
 
@@ -57,7 +62,7 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
             for folder, folders, names in os.walk(path, onerror=_refuse):
                 folders.sort()
                 for name in sorted(names):
-                    if name.endswith(SUFFIXES):
+                    if name.endswith((*SUFFIXES, *OTHERS)) and not name.endswith(BESIDE):
                         found.setdefault(Path(folder) / name)
         elif path.exists():
             found.setdefault(path)
@@ -72,58 +77,65 @@ def _refuse(error: OSError) -> None:
     ) from error
 
 
-def read_file(path: Path, *, harness: str | None = None, tenant: str | None = None) -> FileReading:
-    """Read one file. ``harness`` overrides detection; ``tenant`` goes into every event.
+def passed_over(reading: FileReading, named: Iterable[Path]) -> bool:
+    """Whether a file of a folder is none of a harness and need not be mentioned."""
+    name = reading.path.name
+    return reading.harness is None and name.endswith(OTHERS) and reading.path not in set(named)
+
+
+def read_file(
+    path: Path, *, harness: str | None = None, tenant: str | None = None, session: str | None = None
+) -> FileReading:
+    """Read one file. ``harness`` overrides detection; ``tenant`` goes into every event; ``session`` names the session where the file does not.
 
     A file that is nobody's is no error: it gives no events and a finding.
     """
-    condition = Condition()
-    records = list(records_of(path, condition))
-    whose = harness or harness_of(record.value for record in records)
-    reading = FileReading(path, whose, quarantined=len(condition.quarantined))
-    notes = Notes()
-    if whose is None:
-        reading.findings.append(_finding("unknown_harness", "warning", 1, []))
-    else:
-        for event in _events(whose, path, records, notes):
-            if tenant is not None:
-                event = {"tenant": tenant, **event}
-            reading.events.append(event)
-        reading.sessions = sorted({event["session_id"] for event in reading.events}, key=str.encode)
-    reading.findings += _findings(condition, notes)
+    return read_source(Source(path, session), harness=harness, tenant=tenant)
+
+
+def read_source(source: Source, *, harness: str | None = None, tenant: str | None = None) -> FileReading:
+    """Read one source to its end and keep what it told."""
+    reading = FileReading(source.path, None)
+    reading.events = list(told(source, reading, harness=harness, tenant=tenant))
     return reading
 
 
+def told(
+    source: Source, reading: FileReading, *, harness: str | None = None, tenant: str | None = None
+) -> Iterator[Envelope]:
+    """The events of one source, one by one; when they are through, ``reading`` says all but the events themselves."""
+    notes = Notes()
+    chosen = formats.named(harness) if harness is not None else None
+    found = detection.forced(source, chosen) if chosen is not None else detection.detect(source)
+    sessions: set[str] = set()
+    if found is not None:
+        reading.harness = found[0].name
+        for event in _told(source, *found, notes):
+            sessions.add(event["session_id"])
+            yield event if tenant is None else {"tenant": tenant, **event}
+    else:
+        reading.findings.append(_finding("unknown_harness", "warning", 1, []))
+    reading.sessions = sorted(sessions, key=str.encode)
+    reading.quarantined = len(source.condition.quarantined)
+    reading.findings += _findings(source.condition, notes)
+
+
 def harness_of(records: Iterable[dict[str, Any]]) -> str | None:
-    """Whose file it is: the first record that can be only one harness's decides."""
-    for record in records:
-        if claude_code.recognises(record):
-            return "claude-code"
-        if codex.recognises(record):
-            return "codex"
-    return None
+    """Whose lines these are: the first record that can be only one harness's decides."""
+    found = detection.of_records(records)
+    return found.name if found is not None else None
 
 
-def _events(harness: str, path: Path, records: list[Record], notes: Notes) -> Iterator[Envelope]:
-    if harness == "claude-code":
-        values = [record.value for record in records]
-        return claude_code.envelopes(values, notes, tool_of_agent=_tool_of_agent(path))
-    if harness == "codex":
-        return codex.envelopes(records, notes)
-    raise TurnledgerError(f"--harness {harness} is not known: it can be {' or '.join(HARNESSES)}")
-
-
-def _tool_of_agent(path: Path) -> str | None:
-    """The tool call that started a sub-agent, from the small file that newer Claude Code writes beside the sub-agent's own."""
-    name = path.name.split(".jsonl", 1)[0]
-    beside = path.with_name(f"{name}.meta.json")
-    if not name.startswith("agent-") or not beside.is_file():
-        return None
+def _told(source: Source, whose: Format, container: Container, notes: Notes) -> Iterator[Envelope]:
+    read = whose.reader(container)
+    if read is None:
+        raise TurnledgerError(
+            f"{source.path} is no file of {whose.title}: leave --harness out, or name another"
+        )
     try:
-        meta = orjson.loads(beside.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None  # it only adds a link; the sub-agent then has a turn of its own
-    return identifier(meta.get("toolUseId")) if isinstance(meta, dict) else None
+        yield from read(source, notes)
+    except sqlite3.Error as error:
+        source.condition.quarantined.append(quarantine(0, 0, str(error).encode(), "damaged_table"))
 
 
 def _finding(check: str, severity: str, count: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -157,6 +169,6 @@ def _findings(condition: Condition, notes: Notes) -> list[dict[str, Any]]:
         if counter:
             rows = [{"type": name, "count": number} for name, number in sorted(counter.items())]
             found.append(_finding(check, severity, counter.total(), rows))
-    for name, number in sorted(notes.traits.items()):
+    for name, number in sorted((+notes.traits).items()):
         found.append(_finding(name, "info", number, []))
     return found

@@ -44,7 +44,7 @@ class Record:
 class Quarantined:
     """What could not be read: where it is, how much, its hash, and why.
 
-    ``reason``: ``json`` ``not_an_object`` ``too_deep`` ``too_long`` ``unterminated`` ``compression`` ``too_large``.
+    ``reason``: ``json`` ``not_an_object`` ``too_deep`` ``too_long`` ``unterminated`` ``compression`` ``too_large`` ``damaged_table``.
     """
 
     number: int
@@ -82,7 +82,7 @@ def read_records(
 ) -> Iterator[Record]:
     """The records of an open binary file that can seek, in file order."""
     number = 0
-    for offset, line, whole in _lines(_plain(file, condition, plain_limit), line_limit):
+    for offset, line, whole in _lines(plain_bytes(file, condition, plain_limit), line_limit):
         if isinstance(line, Quarantined):
             condition.quarantined.append(Quarantined(number, offset, line.size, line.sha256, line.reason))
             number += 1
@@ -98,22 +98,23 @@ def read_records(
             if isinstance(value, dict):
                 yield Record(number, offset, value)
             else:
-                condition.quarantined.append(_quarantined(number, offset, line, "not_an_object"))
+                condition.quarantined.append(quarantine(number, offset, line, "not_an_object"))
             number += 1
         if bad is not None:
             reason = "unterminated" if not whole and bad == "json" else bad
-            condition.quarantined.append(_quarantined(number, offset, line, reason))
+            condition.quarantined.append(quarantine(number, offset, line, reason))
             number += 1
     for lost in [each for each in condition.quarantined if each.number < 0]:
         condition.quarantined.remove(lost)
         condition.quarantined.append(Quarantined(number, lost.offset, lost.size, lost.sha256, lost.reason))
 
 
-def _quarantined(number: int, offset: int, raw: bytes, reason: str) -> Quarantined:
+def quarantine(number: int, offset: int, raw: bytes, reason: str) -> Quarantined:
+    """What could not be read, with its hash."""
     return Quarantined(number, offset, len(raw), hashlib.sha256(raw).hexdigest(), reason)
 
 
-def _plain(file: IO[bytes], condition: Condition, limit: int) -> Iterator[bytes]:
+def plain_bytes(file: IO[bytes], condition: Condition, limit: int = PLAIN_LIMIT) -> Iterator[bytes]:
     """The plain bytes in chunks; compressed input is recognised by its magic, not by its name."""
     head = file.read(4)
     file.seek(0)
@@ -128,11 +129,11 @@ def _plain(file: IO[bytes], condition: Condition, limit: int) -> Iterator[bytes]
         while chunk := source.read(CHUNK):
             size += len(chunk)
             if condition.compression is not None and size > limit:
-                condition.quarantined.append(_quarantined(-1, limit, b"", "too_large"))
+                condition.quarantined.append(quarantine(-1, limit, b"", "too_large"))
                 return
             yield chunk
     except (zlib.error, EOFError, gzip.BadGzipFile, zstandard.ZstdError):
-        condition.quarantined.append(_quarantined(-1, size, b"", "compression"))
+        condition.quarantined.append(quarantine(-1, size, b"", "compression"))
 
 
 def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | Quarantined, bool]]:

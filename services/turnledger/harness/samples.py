@@ -15,29 +15,117 @@ import orjson
 
 from turnledger.errors import TurnledgerError
 from turnledger.fold.document import document
-from turnledger.harness.facts import count, mapping
-from turnledger.harness.importer import files_in, harness_of, read_file
-from turnledger.harness.reading import Condition, records_of
+from turnledger.harness.facts import count
+from turnledger.harness.importer import FileReading, files_in, read_file
+from turnledger.harness.sources import Source
 from turnledger.pricing import packaged, price_call
 
-CLAUDE = {
-    "input_tokens": "input_uncached",
-    "cache_read_input_tokens": "cache_read",
-    "cache_creation_input_tokens": "cache_write",
-    "output_tokens": "output",
+Names = tuple[tuple[tuple[str, ...], str], ...]
+"""(our buckets, their counters joined by ``+``): whose sums must be equal."""
+
+CLAUDE: Names = (
+    (("input_uncached",), "input_tokens"),
+    (("cache_read",), "cache_read_input_tokens"),
+    (("cache_write",), "cache_creation_input_tokens"),
+    (("output",), "output_tokens"),
+)
+CODEX: Names = (
+    (("total_input",), "input_tokens"),
+    (("cache_read",), "cached_input_tokens"),
+    (("output",), "output_tokens"),
+    (("reasoning",), "reasoning_output_tokens"),
+)
+OTHERS: tuple[tuple[str, Names], ...] = (
+    (
+        "sum",
+        (
+            (("total_input",), "input"),
+            (("cache_read",), "cached"),
+            (("output",), "output+thoughts"),
+            (("reasoning",), "thoughts"),
+        ),
+    ),
+    (
+        "sum_message_tokens",
+        (
+            (("input_uncached",), "input"),
+            (("cache_read",), "cache_read"),
+            (("cache_write",), "cache_write"),
+            (("output",), "output+reasoning"),
+        ),
+    ),
+    (
+        "usage_sum",
+        (
+            (("input_uncached",), "input"),
+            (("cache_read",), "cacheRead"),
+            (("cache_write",), "cacheWrite"),
+            (("output",), "output"),
+        ),
+    ),
+    (
+        "assistant_usage_sum",
+        (
+            (("total_input",), "promptTokenCount"),
+            (("cache_read",), "cachedContentTokenCount"),
+            (("output",), "candidatesTokenCount"),
+            (("reasoning",), "thoughtsTokenCount"),
+        ),
+    ),
+    ("model_stats", ((("total_input",), "tokens_sent"), (("output",), "tokens_received"))),
+)
+NAIVE = {
+    "input": frozenset(
+        {
+            "input",
+            "input_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "promptTokenCount",
+            "input_token_count",
+            "prompt_tokens",
+            "inputTokens",
+            "tokensIn",
+            "tokens_sent",
+            "read",
+            "write",
+            "cacheRead",
+        }
+    ),
+    "output": frozenset(
+        {
+            "output",
+            "output_tokens",
+            "candidatesTokenCount",
+            "output_token_count",
+            "completion_tokens",
+            "outputTokens",
+            "tokensOut",
+            "tokens_received",
+        }
+    ),
 }
-CODEX = {
-    "input_tokens": "total_input",
-    "cached_input_tokens": "cache_read",
-    "output_tokens": "output",
-    "reasoning_output_tokens": "reasoning",
-}
+TOTALS = frozenset({"total_token_usage", "thread_token_usage", "turn_token_usage", "iterations"})
+"""Running totals, and what a message says once more in parts: not even a naive reader adds those."""
 WRITES = ("cache_write_5m", "cache_write_1h", "cache_write_other")
+SHOWN = (
+    "calls",
+    "failed",
+    "tools",
+    "total_input",
+    "input_uncached",
+    "cache_read",
+    "cache_write",
+    "output",
+    "reasoning",
+)
 HEADS = (
     "file",
     "calls",
     "failed",
-    "input",
+    "tools",
+    "all input",
+    "uncached",
     "read",
     "written",
     "output",
@@ -48,9 +136,8 @@ HEADS = (
 )
 
 
-def figures(path: Path) -> dict[str, int | None]:
-    """Calls that did not fail, failed ones, and the sums by bucket over all sessions of one file; None where nothing was reported."""
-    reading = read_file(path)
+def figures(reading: FileReading) -> dict[str, int | None]:
+    """Calls that did not fail, failed ones, tool calls, and the sums by bucket over all sessions of one file; None where nothing was reported."""
     found = document((orjson.dumps(event) for event in reading.events), partial(price_call, packaged()))
     calls, sessions = found["model_calls"], found["sessions"]
     failed = sum(call["status"] == "failed" for call in calls)
@@ -65,46 +152,63 @@ def figures(path: Path) -> dict[str, int | None]:
     return {
         "calls": len(calls) - failed,
         "failed": failed,
+        "tools": sum(row["total_tool_calls"] or 0 for row in sessions),
         **sums,
         "cache_write": sum(filter(None, written)) if written else None,
     }
 
 
-def naive(path: Path) -> tuple[int, int]:
-    """(input, output) of a reader who adds the usage of every line: what turnledger must not say."""
+def naive(path: Path) -> tuple[int, int] | None:
+    """(input, output) of a reader who adds whatever looks like usage, wherever it stands: what turnledger must not say. None for a database."""
+    source = Source(path)
+    if source.is_database():
+        return None
     total: Counter[str] = Counter()
-    for record in records_of(path, Condition()):
-        usage = mapping(mapping(record.value.get("message")).get("usage"))
-        if record.value.get("type") == "event_msg":
-            info = mapping(mapping(record.value.get("payload")).get("info"))
-            usage = mapping(info.get("last_token_usage"))
-        for name in (
-            "input_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-            "output_tokens",
-        ):
-            total[name] += count(usage.get(name)) or 0
-    output = total.pop("output_tokens", 0)
-    return sum(total.values()), output
+    values = [record.value for record in source.records()]
+    for value in values or [source.document()]:
+        _add(value, total)
+    return total["input"], total["output"]
+
+
+def _add(value: Any, total: Counter[str]) -> None:
+    if isinstance(value, list):
+        for each in value:
+            _add(each, total)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            for side, names in NAIVE.items():
+                if name in names:
+                    total[side] += count(each) or 0
+            if name not in TOTALS:
+                _add(each, total)
 
 
 def differences(found: dict[str, int | None], expected: dict[str, Any]) -> list[str]:
     """What differs from the reference, as ``name ours≠theirs``."""
     pairs: list[tuple[str, int | None, int | None]] = []
+    for label, names in (("delta_sum", CODEX), ("final_total", CODEX), ("dedup_sum", CLAUDE), *OTHERS):
+        sums = expected.get(label)
+        if isinstance(sums, dict) and sums:
+            pairs += [
+                (
+                    f"{label} {theirs}",
+                    sum(found[name] or 0 for name in ours),
+                    sum(sums.get(one) or 0 for one in theirs.split("+")),
+                )
+                for ours, theirs in names
+            ]
     if "dedup_sum" in expected:
-        pairs += [(name, found[ours], expected["dedup_sum"].get(name)) for name, ours in CLAUDE.items()]
         pairs += [
             (name, found[name], expected.get(f"dedup_{name}"))
             for name in ("cache_write_5m", "cache_write_1h")
         ]
-        pairs.append(("model_calls", found["calls"], expected.get("model_calls")))
         pairs.append(("api_error_lines", found["failed"], expected.get("api_error_lines")))
-    elif "delta_sum" in expected:
-        for label in ("delta_sum", "final_total"):
-            sums = expected.get(label)
-            if sums is not None:
-                pairs += [(f"{label} {name}", found[ours], sums.get(name)) for name, ours in CODEX.items()]
+    for label in ("model_calls", "assistant_messages", "steps"):
+        if label in expected:
+            failed = found["failed"] if "stop_reasons" in expected else 0
+            pairs.append((label, (found["calls"] or 0) + (failed or 0), expected[label]))
+    if "tool_calls" in expected:
+        pairs.append(("tool_calls", found["tools"], expected["tool_calls"]))
     return [f"{name} {ours}≠{theirs}" for name, ours, theirs in pairs if (ours or 0) != (theirs or 0)]
 
 
@@ -115,29 +219,19 @@ def table(folder: Path) -> tuple[list[tuple[str, ...]], int]:
         reference = orjson.loads((folder / "reference.json").read_bytes())
     rows, wrong = [], 0
     for path in files_in([folder]):
-        if harness_of(record.value for record in records_of(path, Condition())) is None:
+        reading = read_file(path)
+        if reading.harness is None:
             continue
         name = path.relative_to(folder).as_posix() if folder in path.parents else path.name
-        found = figures(path)
+        found = figures(reading)
         added = naive(path)
         verdict = "–"
         if name in reference:
             differing = differences(found, reference[name])
             wrong += bool(differing)
             verdict = f"DIFFERENT: {', '.join(differing)}" if differing else "equal"
-        shown = [
-            found[key]
-            for key in (
-                "calls",
-                "failed",
-                "input_uncached",
-                "cache_read",
-                "cache_write",
-                "output",
-                "reasoning",
-            )
-        ]
-        cells = ["–" if value is None else f"{value:,}" for value in (*shown, *added)]
+        shown = [found[key] for key in SHOWN]
+        cells = ["–" if value is None else f"{value:,}" for value in (*shown, *(added or (None, None)))]
         rows.append((name, *cells, verdict))
     return rows, wrong
 

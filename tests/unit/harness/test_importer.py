@@ -29,7 +29,7 @@ from turnledger.harness.importer import files_in, harness_of, read_file
                 "uuid": "u",
                 "message": {"role": "user", "parts": [{"text": "hi"}]},
             },
-            None,
+            "qwen-code",
         ),
         ({"type": "system", "sessionId": "s", "uuid": "u", "subtype": "ui_telemetry"}, None),
         ({"type": "session.start", "data": {"sessionId": "s"}}, None),
@@ -105,19 +105,21 @@ def test_the_samples_table_lays_the_naive_sum_beside_and_compares(tmp_path: Path
     (tmp_path / "reference.json").write_text(json.dumps(reference))
     rows, wrong = samples.table(tmp_path)
     # naive Claude: three lines of the first call repeat its input 10, read 100, write 7; naive Codex: one count stands twice
-    assert [row[:7] + row[8:] for row in rows] == [
-        ("two.jsonl", "3", "0", "150", "300", "–", "37", "600", "57", "equal"),
+    assert [row[:9] + row[10:] for row in rows] == [
+        ("two.jsonl", "3", "0", "2", "450", "150", "300", "–", "37", "600", "57", "equal"),
         (
             "c/one.jsonl",
             "4",
             "0",
+            "2",
+            "797",
             "40",
             "750",
             "7",
             "100",
             "1,031",
             "102",
-            "DIFFERENT: output_tokens 100≠101",
+            "DIFFERENT: dedup_sum output_tokens 100≠101",
         ),
     ]
     assert wrong == 1

@@ -7,8 +7,12 @@ observation of that call, and the fold's rank (contract 8) picks the best.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import orjson
 
 from turnledger.harness.claude_code import links as reading
 from turnledger.harness.claude_code.links import Links
@@ -30,6 +34,8 @@ from turnledger.harness.facts import (
     text,
     whole,
 )
+from turnledger.harness.format import Format
+from turnledger.harness.sources import Source
 
 PRODUCER = "claude-code"
 OUTPUT_VERSION = 1
@@ -91,7 +97,7 @@ _STATUS = re.compile(r"API Error: ([45][0-9]{2})\b")
 ANSWERED = ("end_turn", "stop_sequence")
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: Mapping[str, Any]) -> bool:
     """Whether a record can only be one of Claude Code's: other harnesses write ``sessionId`` and ``type`` too, but other messages."""
     kind = record.get("type")
     if kind in ("user", "assistant"):
@@ -106,15 +112,43 @@ def recognises(record: dict[str, Any]) -> bool:
 
 
 def envelopes(
-    records: Sequence[dict[str, Any]], notes: Notes, *, tool_of_agent: str | None = None
+    records: Iterable[dict[str, Any]], notes: Notes, *, tool_of_agent: str | None = None
 ) -> Iterator[Envelope]:
     """The events of one file.
 
-    ``tool_of_agent``: the tool call that started the sub-agent whose file this is, where a ``meta.json`` beside it says so.
+    ``records`` is gone through twice. ``tool_of_agent``: the tool call that started the sub-agent whose file this is, where a
+    ``meta.json`` beside it says so.
     """
     file = _File(Links(records), notes, tool_of_agent)
     for record in records:
         yield from file.read(record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The records of a source, each time anew: a file is never held whole."""
+
+    source: Source
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (record.value for record in self.source.records())
+
+
+def _read(source: Source, notes: Notes) -> Iterator[Envelope]:
+    return envelopes(_Values(source), notes, tool_of_agent=_tool_of_agent(source.path))
+
+
+def _tool_of_agent(path: Path) -> str | None:
+    """The tool call that started a sub-agent, from the small file that newer Claude Code writes beside the sub-agent's own."""
+    name = path.name.split(".jsonl", 1)[0]
+    beside = path.with_name(f"{name}.meta.json")
+    if not name.startswith("agent-") or not beside.is_file():
+        return None
+    try:
+        meta = orjson.loads(beside.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None  # it only adds a link; the sub-agent then has a turn of its own
+    return identifier(meta.get("toolUseId")) if isinstance(meta, dict) else None
 
 
 class _File:
@@ -619,3 +653,19 @@ def _refused(said: str | None, block: dict[str, Any]) -> str | None:
     if said.startswith(("Permission to use", "Claude requested permissions")):
         return "policy"
     return "guard" if said.startswith("PreToolUse:") and "blocked" in said[:200].lower() else None
+
+
+FORMAT = Format(
+    name=PRODUCER,
+    title="Claude Code",
+    files="~/.claude/projects/<project>/<session>.jsonl, …/subagents/agent-<id>.jsonl",
+    versions="1.0.17–2.1.126 (real files)",
+    usage="exact where a line of the call has a stop reason, else lower bound (2.1.12–2.1.42: all calls)",
+    cost="none",
+    latency="none",
+    tools="requests, results, refusals; duration of some",
+    turns="prompt id or parent chain; ends by answer, interrupt, failure, turn_duration",
+    cannot="calls for titles, some searches and compaction; the end of a session; about a fifth of sub-agents' final usage",
+    lines=_read,
+    recognises=recognises,
+)

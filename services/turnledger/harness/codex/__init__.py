@@ -1,5 +1,5 @@
-"""`harness.codex`: reads the rollout files of OpenAI Codex CLI. ``README.md`` beside this file is the note on the format."""
+"""`harness.codex`: reads the rollouts of the Codex CLI. ``README.md`` beside this file is the note on the format."""
 
-from turnledger.harness.codex.adapter import OUTPUT_VERSION, PRODUCER, envelopes, recognises
+from turnledger.harness.codex.adapter import FORMAT, OUTPUT_VERSION, PRODUCER, envelopes, recognises
 
-__all__ = ["OUTPUT_VERSION", "PRODUCER", "envelopes", "recognises"]
+__all__ = ["FORMAT", "OUTPUT_VERSION", "PRODUCER", "envelopes", "recognises"]

@@ -30,7 +30,9 @@ from turnledger.harness.facts import (
     text,
     whole,
 )
+from turnledger.harness.format import Format
 from turnledger.harness.reading import Record
+from turnledger.harness.sources import Source
 
 PRODUCER = "codex"
 OUTPUT_VERSION = 1
@@ -551,3 +553,23 @@ def _result(output: Any) -> tuple[str | None, dict[str, Any]]:
             if line.startswith(prefix) and line[len(prefix) :].strip().lstrip("-").isdigit():
                 return said, {"status": "error" if int(line[len(prefix) :]) != 0 else "ok"}
     return said, {}
+
+
+def _read(source: Source, notes: Notes) -> Iterator[Envelope]:
+    return envelopes(list(source.records()), notes)
+
+
+FORMAT = Format(
+    name=PRODUCER,
+    title="Codex CLI",
+    files="~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<thread>.jsonl, after a week .jsonl.zst",
+    versions="0.44–0.107 (real files), ≥ 0.151 (described)",
+    usage="exact: a running total of the thread; one derived call for each rise before 0.151",
+    cost="none",
+    latency="none; duration of turns and of MCP calls",
+    tools="requests and results by call id; status from exit codes",
+    turns="task_started and task_complete; before those, user messages",
+    cannot="retries, stream errors, approvals; which call asked for a tool before 0.151; tokens of an aborted call",
+    lines=_read,
+    recognises=recognises,
+)

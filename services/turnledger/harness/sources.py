@@ -1,0 +1,246 @@
+"""Owns how a harness file is opened: as lines, as one JSON document, as text, or as an SQLite database. It knows no harness.
+
+A source can be read any number of times and is never written to, locked or otherwise disturbed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import orjson
+
+from turnledger.errors import TurnledgerError
+from turnledger.harness.reading import Condition, Record, plain_bytes, quarantine, read_records
+
+Container = Literal["lines", "document", "text", "database"]
+
+DOCUMENT_LIMIT = 512 * 1024 * 1024
+"""Greatest document in bytes: unlike lines, it has to be held whole, at some ten times its size."""
+HEAD = 64 * 1024
+"""Bytes from which a broken document may still be recognised."""
+DATABASE_MAGIC = b"SQLite format 3\x00"
+_WAL_HEADER = slice(18, 20)
+BUSY_MS = 2_000
+TRIES = 3
+
+
+@dataclass(slots=True)
+class Source:
+    """One file. ``session``: the name that the caller gives, for formats that hold none."""
+
+    path: Path
+    session: str | None = None
+    content: bytes | None = None
+    """The bytes, where they are not those of ``path``."""
+    condition: Condition = field(default_factory=Condition)
+    """What was odd about the file, after its last complete reading."""
+    _document: Any = None
+
+    def open(self) -> IO[bytes]:
+        """The raw bytes."""
+        if self.content is not None:
+            return io.BytesIO(self.content)
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def head(self, size: int = HEAD) -> bytes:
+        """The first plain bytes."""
+        taken = b""
+        for chunk in self._plain(Condition()):
+            taken += chunk
+            if len(taken) >= size:
+                break
+        return taken[:size]
+
+    def is_database(self) -> bool:
+        """Whether it is an SQLite database, by its magic."""
+        with self.open() as file:
+            return file.read(len(DATABASE_MAGIC)) == DATABASE_MAGIC
+
+    def records(self) -> Iterator[Record]:
+        """The JSON objects of its lines, in file order; may be called again."""
+        condition = Condition()
+        try:
+            with self.open() as file:
+                yield from read_records(file, condition)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self.condition = condition
+
+    def document(self) -> Any:
+        """The one JSON value that it holds; None where it holds none, which ``condition`` then says."""
+        if self._document is None:
+            condition = Condition()
+            raw = self._whole(condition)
+            self._document = _parsed(raw, condition) if raw is not None else None
+            self.condition = condition
+        return self._document
+
+    def text(self) -> str:
+        """Its text; bytes that are no UTF-8 are replaced and counted."""
+        condition = Condition()
+        raw = self._whole(condition) or b""
+        try:
+            said = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            said = raw.decode("utf-8-sig", errors="replace")
+            condition.invalid_utf8 = sum("\ufffd" in line for line in said.split("\n"))
+        condition.unterminated = bool(said) and not said.endswith("\n")
+        self.condition = condition
+        return said
+
+    @contextmanager
+    def database(self) -> Iterator[sqlite3.Connection]:
+        """A connection that can only read. Damage shows as ``sqlite3.DatabaseError`` when rows are read."""
+        if self.content is not None:
+            connection = sqlite3.connect(":memory:")
+            image = bytearray(self.content)
+            image[_WAL_HEADER] = b"\x01\x01"  # an image has no -wal beside it
+            connection.deserialize(bytes(image))
+            yield _prepared(connection)
+            connection.close()
+            return
+        with _connected(self.path) as connection:
+            yield connection
+
+    def _plain(self, condition: Condition) -> Iterator[bytes]:
+        try:
+            with self.open() as file:
+                yield from plain_bytes(file, condition)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def _whole(self, condition: Condition) -> bytes | None:
+        parts, size = [], 0
+        for chunk in self._plain(condition):
+            size += len(chunk)
+            if size > DOCUMENT_LIMIT:
+                condition.quarantined.append(quarantine(0, 0, chunk, "too_large"))
+                return None
+            parts.append(chunk)
+        return b"".join(parts)
+
+
+def unreadable(path: Path, error: OSError) -> TurnledgerError:
+    """The sentence for a file that cannot be opened or read."""
+    reason = error.strerror or str(error)
+    return TurnledgerError(f"{path} cannot be read ({reason}): check the path and its permissions")
+
+
+def _parsed(raw: bytes, condition: Condition) -> Any:
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        pass  # not UTF-8, NaN, a lone surrogate, cut: the slow way tells them apart
+    try:
+        said = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        condition.invalid_utf8 += 1
+        said = raw.decode("utf-8", errors="replace")
+    try:
+        return json.loads(said, parse_constant=lambda _literal: None)
+    except RecursionError:
+        reason = "too_deep"
+    except ValueError:
+        reason = "json"
+    condition.quarantined.append(quarantine(0, 0, raw, reason))
+    return None
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """A live database is read inside one transaction; one that nobody has open is read as a plain file, so that nothing is made beside it."""
+    wal, journal = (Path(f"{path}{suffix}") for suffix in ("-wal", "-journal"))
+    if not wal.exists() and not journal.exists():
+        with _opened(path, "mode=ro&immutable=1") as connection:
+            yield connection
+        return
+    try:
+        with _opened(path, "mode=ro") as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            live = True
+    except sqlite3.OperationalError:
+        live = False  # a folder that cannot be written to has no room for the -shm file that a reader of a -wal needs
+    if live:
+        with _opened(path, "mode=ro") as connection:
+            yield connection
+        return
+    with tempfile.TemporaryDirectory(prefix="turnledger-") as folder:
+        copy = Path(folder) / "copy.db"
+        try:
+            shutil.copyfile(path, copy)
+            for beside, suffix in ((wal, "-wal"), (journal, "-journal")):
+                if beside.exists():
+                    shutil.copyfile(beside, f"{copy}{suffix}")
+        except OSError as error:
+            raise unreadable(path, error) from error
+        with _opened(copy, "mode=ro") as connection:
+            yield connection
+
+
+@contextmanager
+def _opened(path: Path, how: str) -> Iterator[sqlite3.Connection]:
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+    except sqlite3.Error as error:
+        raise TurnledgerError(
+            f"{path} cannot be opened as a database ({error}): check the path and its permissions"
+        ) from error
+    try:
+        _prepared(connection).execute("BEGIN")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = _decoded
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    connection.execute("PRAGMA query_only = 1")
+    return connection
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace")
+
+
+def tables_of(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Table name to column names."""
+    names = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {
+        name: tuple(str(row[1]) for row in connection.execute(f'PRAGMA table_info("{_quoted(name)}")'))
+        for name in names
+    }
+
+
+def rows_of(
+    connection: sqlite3.Connection, table: str, condition: Condition, order: str = "rowid"
+) -> Iterator[dict[str, Any]]:
+    """The rows of a table in the order of their ids; damage ends the table and is counted, what was read before it stays."""
+    read = 0
+    try:
+        for row in connection.execute(f'SELECT * FROM "{_quoted(table)}" ORDER BY {order}'):
+            yield dict(row)
+            read += 1
+    except (sqlite3.Error, OverflowError):
+        condition.quarantined.append(quarantine(read, 0, table.encode(), "damaged_table"))
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
+
+
+Recogniser = Callable[[Any], bool]

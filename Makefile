@@ -4,15 +4,17 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+EXAMPLES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo demo-down test lint bench samples
+.PHONY: help environment demo demo-down test properties lint bench samples
 
 help:
 	@echo "make demo                 watch it work: a fleet, a kill -9, the totals and the proof"
 	@echo "make demo FILES=\"path …\"  what your own Claude Code or Codex files cost"
 	@echo "make demo-down            stop the demo's servers and delete their data"
 	@echo "make test                 all tests, against a real broker and database (ARGS=… for pytest)"
+	@echo "make properties           the property tests alone, EXAMPLES=20 times as many examples as in make test"
 	@echo "make lint                 style, types, fresh schemas"
 	@echo "make bench                throughput and latency, as a table and JSON (ARGS=…)"
 	@echo "make samples DIR=…        what each harness file under DIR holds: sessions, calls, tokens"
@@ -31,6 +33,9 @@ demo-down: environment
 
 test: environment
 	@$(BIN)/python -m pytest $(ARGS)
+
+properties: environment
+	@TURNLEDGER_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/property $(ARGS)
 
 # Each of them runs, also when one before it failed. Schemas are held against what was there half a day ago: in a pipeline, HEAD is the change itself.
 lint: environment

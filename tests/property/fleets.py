@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -224,7 +224,7 @@ _TELL: dict[str, Callable[[int, int], Payload]] = {
         ),
     },
     "model_call.started": lambda v, n: {
-        **_who(v),
+        **({"provider": "openai"} if v == 6 else _who(v)),
         "context_tokens": n,
         "context_window": 1000,
         **({"message_id": "m0"} if v == 7 else {}),
@@ -238,7 +238,7 @@ _TELL: dict[str, Callable[[int, int], Payload]] = {
     "model_call.failed": lambda v, n: {
         "error_class": "rate_limit",
         "status_code": 429,
-        **({**_who(v), "usage": _figures(v)} if v > 4 else {}),
+        **({**_who(v), "usage": _figures(v)} if v > 2 else {}),
     },
     "model_call.retried": lambda v, n: {"attempt": v, "error_class": "overloaded"},
     "usage.reported": lambda v, n: {
@@ -267,7 +267,7 @@ _TELL: dict[str, Callable[[int, int], Payload]] = {
     },
     "guard.evaluated": lambda v, n: {"guard": f"g{n}", "outcome": _GUARDS[v % 3]},
     "slot.written": lambda v, n: {"slot": f"x{v % 3}", "old": v, "new": [v, n]},
-    "transition.decided": lambda v, n: {"state": "q", "verdict": "go", "candidates": list(range(4 * v))},
+    "transition.decided": lambda v, n: {"state": "q", "verdict": "go", "candidates": list(range(5 * v))},
     "state.observed": lambda v, n: {
         "state": "q",
         "when": ("before", "after")[v % 2],
@@ -395,24 +395,93 @@ def _some(draw: st.DrawFn) -> list[Step]:
     return found
 
 
-FLEETS: Final[st.SearchStrategy[list[Step]]] = st.one_of(
-    _some(),
-    _steps((*TURNS, *CALLS), 1, 2, 11),
-    _steps((*TURNS, "counted", "counted", "copied", "usage.reported", "rollup"), 1, 4, 5),
-    _steps(("message", "message", "session.forked", "model_call.completed", "transcript"), 4, 1, 11),
-    _steps((*TURNS, *TOOLS), 1, 2, 14),
-    _steps((*STREAMS, "turn.started", "turn.completed", "net.requested"), 1, 4, 5),
-    _steps((*TURNS, *TYPES), 3, 5, len(CORRELATIONS), most=40),
+NOTES: Final = (
+    "guard.evaluated",
+    "slot.written",
+    "transition.decided",
+    "state.observed",
+    "state.observed",
+    "limit.reached",
+    "context.compacted",
+    "answer.finalized",
+)
+
+AS_DRAWN, ALL_EVAL, ALL_IMPORTED, NOWHERE, BESIDE_TIMELESS, TURN_B_EVAL = range(6)
+MANNERS: Final = (
+    *(AS_DRAWN,) * 9,
+    ALL_EVAL,
+    ALL_IMPORTED,
+    NOWHERE,
+    BESIDE_TIMELESS,
+    BESIDE_TIMELESS,
+    TURN_B_EVAL,
+)
+"""What all events of a fleet share: their kind, no numbers, no times beside the first stream, one turn that is an evaluation."""
+
+Fleet = tuple[int, list[Step]]
+"""(manner, steps)."""
+
+PROFILES: Final[tuple[tuple[Sequence[str], int, int, int], ...]] = (
+    ((*TURNS, *CALLS), 1, 2, 11),
+    ((*TURNS, "counted", "counted", "copied", "usage.reported", "rollup"), 1, 4, 5),
+    (("turn.started", "turn.completed", "counted", "counted", "copied"), 1, 1, 5),
+    (("message", "message", "session.forked", "model_call.completed", "transcript"), 4, 1, 11),
+    ((*TURNS, *TOOLS), 1, 2, 14),
+    (("turn.started", "turn.completed", *NOTES), 1, 2, 5),
+    (("process.started", "process.exited", "process.started", "process.exited", "turn.started"), 1, 4, 5),
+    ((*STREAMS, "turn.started", "turn.completed", "net.requested"), 1, 4, 5),
+    ((*TURNS, "session.started", "session.ended", "message.recorded", "tool_call.started"), 1, 3, 5),
+    ((*TURNS, *WHATS), 3, 5, len(CORRELATIONS)),
+    (TYPES, 1, 1, 2),
+    (("turn.started", "turn.completed", "tool_call.requested", "tool_call.completed"), 1, 1, 5),
+    (("sample", "sample", "model_call.failed", "model_call.completed", "message", "turn.started"), 1, 1, 11),
+)
+"""(what, sessions, lanes, correlations): rules meet each other when few things happen in one place."""
+
+
+def _sown(seed: int, size: int, dropped: frozenset[int]) -> list[Step]:
+    """A long fleet from a number: more of them in a second than can be drawn step by step. It shrinks to its beginning, and by what is dropped."""
+    chance = random.Random(seed)
+    if chance.random() < 0.2:
+        whats: Sequence[str] = (*TURNS, *chance.sample(WHATS, chance.randint(2, 9)))
+        sessions, lanes, correlations = chance.randint(1, 3), chance.randint(1, 5), len(CORRELATIONS)
+    else:
+        whats, sessions, lanes, correlations = chance.choice(PROFILES)
+    steps: list[Step] = [
+        (
+            chance.randrange(sessions),
+            chance.randrange(lanes),
+            chance.choice(whats),
+            chance.randrange(correlations),
+            chance.randrange(8),
+            chance.randrange(len(PAUSES)),
+            chance.choice(ODDITIES),
+        )
+        for _ in range(size)
+    ]
+    return [step for place, step in enumerate(steps) if place not in dropped] or steps[:1]
+
+
+_DRAWN: Final[st.SearchStrategy[list[Step]]] = st.one_of(_some(), *(_steps(*profile) for profile in PROFILES))
+_SOWN: Final[st.SearchStrategy[list[Step]]] = st.builds(
+    _sown,
+    st.integers(0, (1 << 24) - 1),
+    st.integers(1, 36),
+    st.one_of(st.just(frozenset()), st.frozensets(st.integers(0, 35), max_size=30)),
+)
+FLEETS: Final[st.SearchStrategy[Fleet]] = st.tuples(
+    st.sampled_from(MANNERS), st.sampled_from((_DRAWN, _SOWN, _SOWN)).flatmap(lambda steps: steps)
 )
 
 
-def build(fleet: Iterable[Step]) -> list[Envelope]:
+def build(fleet: Fleet) -> list[Envelope]:
     """The envelopes of a fleet, each stream in the order of its numbers, no identity twice."""
     following: dict[tuple[int, int], int] = {}
     clocks: dict[tuple[int, int], datetime] = {}
     counters = [Counters() for _ in SESSIONS]
     envelopes: list[Envelope] = []
-    for number, (session, lane, what, correlation, value, pause, oddity) in enumerate(fleet):
+    manner, steps = fleet
+    for number, (session, lane, what, correlation, value, pause, oddity) in enumerate(steps):
         tenant, session_id = SESSIONS[session]
         producer, epoch, stream = LANES[lane]
         place = (session, lane)
@@ -425,18 +494,24 @@ def build(fleet: Iterable[Step]) -> list[Envelope]:
             "payload": payload,
             **CORRELATIONS[correlation],
         }
-        waited = PAUSES[pause]
+        if manner == BESIDE_TIMELESS and lane and what in TURNS:
+            what = "guard.evaluated"  # a stream without boundaries and times
+        waited = None if manner == BESIDE_TIMELESS and lane else PAUSES[pause]
         clock = clocks.get(place, NOON) + timedelta(milliseconds=waited or 0)
         clocks[place] = clock
         if waited is not None:
             envelope["occurred_at"] = clock.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         seq = following.get(place, 0) + (oddity == SKIPPING)
-        if oddity == UNNUMBERED:
+        if oddity == UNNUMBERED or manner == NOWHERE:
             envelope["receipt_key"] = f"r{number}"
         else:
             envelope["seq"] = seq
             following[place] = seq + 1
         _make_odd(envelope, oddity, number + value)
+        if manner == ALL_EVAL or (manner == TURN_B_EVAL and envelope.get("turn_id") == "B"):
+            envelope |= {"kind": "eval", "run_id": "run"}
+        elif manner == ALL_IMPORTED:
+            envelope["kind"] = "import"
         envelopes.append(envelope)
     return envelopes
 

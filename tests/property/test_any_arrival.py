@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.budget import share
-from tests.property.fleets import ARRIVALS, FLEETS, Arrival, Envelope, Step, arrive, build, plain, respelt
+from tests.property.fleets import ARRIVALS, FLEETS, Arrival, Envelope, Fleet, arrive, build, plain, respelt
 from tests.property.fold_sessions import Projection, extend, fresh, taken
 from tests.property.test_readers import same
 from turnledger.contract.event import Event
@@ -50,7 +50,7 @@ def without_arrival(found: Document) -> Document:
 @share(160)
 @given(FLEETS, ARRIVALS, SEEDS)
 def test_any_order_that_keeps_the_winners_and_any_duplication_give_one_digest(
-    fleet: list[Step], given_: Arrival, seed: int
+    fleet: Fleet, given_: Arrival, seed: int
 ) -> None:
     envelopes = build(fleet)
     expected = without_arrival(told(arrive(envelopes, given_, None)))
@@ -62,7 +62,7 @@ def test_any_order_that_keeps_the_winners_and_any_duplication_give_one_digest(
 @share(60)
 @given(FLEETS, ARRIVALS, SEEDS)
 def test_any_interleaving_of_two_partitions_gives_one_digest(
-    fleet: list[Step], given_: Arrival, seed: int
+    fleet: Fleet, given_: Arrival, seed: int
 ) -> None:
     envelopes = build(fleet)
     chance = random.Random(seed)
@@ -94,7 +94,7 @@ def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 @share(150)
 @given(FLEETS, st.lists(st.integers(0, 39), max_size=4), SEEDS, st.integers(1, 7))
 def test_any_batches_and_any_restart_give_what_the_fold_of_the_set_gives(
-    fleet: list[Step], late: list[int], seed: int, batch: int
+    fleet: Fleet, late: list[int], seed: int, batch: int
 ) -> None:
     chance = random.Random(seed)
     for (tenant, session_id), events in events_of(build(fleet)).items():
@@ -126,7 +126,7 @@ def test_any_batches_and_any_restart_give_what_the_fold_of_the_set_gives(
 @share(60)
 @given(FLEETS, ARRIVALS, SEEDS)
 def test_folding_session_by_session_gives_what_folding_all_at_once_gives(
-    fleet: list[Step], given_: Arrival, seed: int
+    fleet: Fleet, given_: Arrival, seed: int
 ) -> None:
     records = arrive(build(fleet), given_, random.Random(seed))
     found = dedupe(enumerate(records, 1))
@@ -163,7 +163,7 @@ class Ranges:
 @share(120)
 @given(FLEETS, ARRIVALS, SEEDS, st.integers(1, 9))
 def test_dedupe_by_ranges_gives_what_a_set_of_keys_gives(
-    fleet: list[Step], given_: Arrival, seed: int, batch: int
+    fleet: Fleet, given_: Arrival, seed: int, batch: int
 ) -> None:
     records = arrive(build(fleet), given_, random.Random(seed))
     reader = FastReader(limit=1 << 20)
@@ -188,9 +188,7 @@ def test_dedupe_by_ranges_gives_what_a_set_of_keys_gives(
 
 @share(100)
 @given(FLEETS, ARRIVALS, SEEDS)
-def test_the_rollup_of_hours_adds_up_to_days_and_sessions(
-    fleet: list[Step], given_: Arrival, seed: int
-) -> None:
+def test_the_rollup_of_hours_adds_up_to_days_and_sessions(fleet: Fleet, given_: Arrival, seed: int) -> None:
     """Eval sessions have sums of their own and no hours (contract 12)."""
     found = told(arrive(build(fleet), given_, random.Random(seed)))
     sessions = [row for row in found["sessions"] if row["kind"] != "eval"]
@@ -224,7 +222,7 @@ def test_the_rollup_of_hours_adds_up_to_days_and_sessions(
 
 @share(100)
 @given(FLEETS)
-def test_every_total_is_the_sum_of_its_parts(fleet: list[Step]) -> None:
+def test_every_total_is_the_sum_of_its_parts(fleet: Fleet) -> None:
     """Null only when nobody reported; a total input beside its own buckets is theirs (contract 8)."""
     found = told(plain(envelope) for envelope in build(fleet))
     for call in found["model_calls"]:
@@ -251,14 +249,14 @@ def sum_of(rows: Iterable[Any], name: str) -> int | None:
 
 @share(100)
 @given(FLEETS, ARRIVALS, SEEDS)
-def test_both_readers_agree_on_every_record_of_a_fleet(fleet: list[Step], given_: Arrival, seed: int) -> None:
+def test_both_readers_agree_on_every_record_of_a_fleet(fleet: Fleet, given_: Arrival, seed: int) -> None:
     for raw in arrive(build(fleet), given_, random.Random(seed)):
         same(raw, limit=1 << 20)
 
 
 @share(60)
 @given(FLEETS, SEEDS)
-def test_another_spelling_of_a_record_is_a_duplicate_of_it(fleet: list[Step], seed: int) -> None:
+def test_another_spelling_of_a_record_is_a_duplicate_of_it(fleet: Fleet, seed: int) -> None:
     chance = random.Random(seed)
     envelopes = build(fleet)
     records = [raw for envelope in envelopes for raw in (plain(envelope), respelt(envelope, chance))]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.property.budget import share
 from tests.property.fold_sessions import (
     EVERY_FOURTH,
     NOWHERE,
@@ -25,10 +25,8 @@ from tests.property.fold_sessions import (
 from turnledger.fold.session import fold_session
 from turnledger.fold.state import SessionState
 
-EXAMPLES = int(os.environ.get("TURNLEDGER_FOLD_EXAMPLES", "150"))
 
-
-@settings(max_examples=EXAMPLES, deadline=None)
+@share(150)
 @example(  # an earlier start without a number, from another stream
     session=[(0, "user", 2, 0, 1, 0), (0, "said", 1, 0, 1, 0), (1, "user", 2, 0, 1, 0)],
     receipts=NOWHERE,
@@ -94,7 +92,7 @@ def test_extending_equals_the_fold_of_the_set(
     assert projection.tidy() == Projection.of(fold_session("t", "s", fresh(events)))
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@share(50)
 @given(session=SESSIONS, receipts=RECEIPTS, seed=st.integers(0, 1 << 20))
 def test_any_order_of_arrival_folds_to_the_same_bytes(session: list[Step], receipts: int, seed: int) -> None:
     events = build(session, receipts)
@@ -105,7 +103,7 @@ def test_any_order_of_arrival_folds_to_the_same_bytes(session: list[Step], recei
     )
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@share(50)
 @given(session=SESSIONS, seed=st.integers(0, 1 << 20))
 def test_a_cold_load_reports_everything_or_nothing(session: list[Step], seed: int) -> None:
     events = build(session)

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.property.budget import share
 from turnledger.contract.canonical import canonical_record, same_content
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
@@ -180,7 +181,7 @@ def records(draw: st.DrawFn) -> bytes:
     return (space + "{" + f",{space}".join(order) + "}" + space).encode("utf-8", "surrogatepass")
 
 
-@settings(max_examples=800, deadline=None)
+@share(800)
 @given(records())
 @example(b'{"session_id":"s","seq":1.0,"type":"x","epoch":1e0}')
 @example(b'{"session_id":"s","seq":1,"type":"x","\\u007fat":5}')
@@ -189,7 +190,7 @@ def test_both_readers_agree_on_every_spelling_of_a_record(raw: bytes) -> None:
     same(raw)
 
 
-@settings(max_examples=400, deadline=None)
+@share(400)
 @given(
     records(), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 2), st.integers(0, 255)), max_size=4)
 )
@@ -206,13 +207,13 @@ def test_both_readers_agree_on_damaged_records(raw: bytes, damage: list[tuple[in
     same(bytes(damaged))
 
 
-@settings(max_examples=300, deadline=None)
+@share(300)
 @given(st.one_of(st.binary(max_size=40), VALUES.map(lambda text: text.encode("utf-8", "surrogatepass"))))
 def test_both_readers_agree_on_what_is_no_record(raw: bytes) -> None:
     same(raw)
 
 
-@settings(max_examples=200, deadline=None)
+@share(200)
 @given(
     st.lists(
         st.sampled_from(["[", '{"":', "[[[[[[[[", '{"a":{"b":[{"c":', "]", "}", "1,", '"[{",']), max_size=200
@@ -255,7 +256,7 @@ def test_both_readers_agree_around_every_depth_limit(levels: int, opening: str) 
     same(f'{{"session_id":"s","seq":7,"type":"x","unknown":{text}}}'.encode(), limit=1 << 20)
 
 
-@settings(max_examples=200, deadline=None)
+@share(200)
 @given(records())
 def test_a_record_that_is_read_says_the_same_when_it_comes_again(raw: bytes) -> None:
     if isinstance(read(raw, limit=LIMIT), Event):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.property.budget import share
 from turnledger.fold.seen import StreamSeen
 
 NUMBERS = st.one_of(
@@ -13,7 +14,7 @@ NUMBERS = st.one_of(
 STEPS = st.lists(st.one_of(NUMBERS, st.just("next"), st.just("save")), max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@share(200)
 @given(STEPS)
 def test_the_ranges_equal_a_set(steps: list[int | str]) -> None:
     seen = StreamSeen()

@@ -35,7 +35,7 @@ test: environment
 	@$(BIN)/python -m pytest $(ARGS)
 
 properties: environment
-	@TURNLEDGER_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/property $(ARGS)
+	@TURNLEDGER_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/property --timeout=0 $(ARGS)
 
 # Each of them runs, also when one before it failed. Schemas are held against what was there half a day ago: in a pipeline, HEAD is the change itself.
 lint: environment

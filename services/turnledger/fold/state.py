@@ -452,7 +452,9 @@ class SessionState:
         """
         known = {_identity(event): event for event in history}
         known.update((_identity(event), event) for event in self._all())
+        left_out = self._superseded
         self._start_empty()
+        self._superseded = left_out  # their rows are gone: only what joins them has rows to take back
         self._pending = list(known.values())
         self._stale = True
 

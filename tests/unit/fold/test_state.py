@@ -226,6 +226,27 @@ def test_rows_of_a_stream_that_is_superseded_later_are_taken_back() -> None:
     assert state.take_changes(True, force=True).points == {}
 
 
+def test_rows_that_were_taken_back_are_not_taken_back_again_when_history_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CLOSED_BUDGET", 0)
+    story = Story()
+    state = SessionState("default", "s")
+    named = {"producer": "harness", "epoch": 0, "stream": "old", "reason": "r"}
+    state.extend([story("net.requested", stream="old", domain="d")])
+    state.take_changes(True, force=True)
+    state.extend([story("stream.superseded", stream="new", payload=named)])
+    assert "net_events" in state.take_changes(True, force=True).replaced_points
+    state.extend([story("turn.started", turn="t"), story("turn.completed", turn="t")])
+    state.take_changes(True, force=True)
+    state.drop_closed()
+    with pytest.raises(NeedsHistory):
+        state.extend([story("tool_call.completed", turn="t", tool="x", status="ok", seq=0, epoch=1)])
+        state.take_changes(True, force=True)
+    state.restore(story.events)
+    assert state.take_changes(True, force=True).replaced_points == {}
+
+
 def test_a_message_id_in_two_turns_is_one_call_of_the_first() -> None:
     story = Story()
     state = SessionState("default", "s")

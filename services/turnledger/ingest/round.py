@@ -185,7 +185,8 @@ class Ingest(Folding):
             if not self._inbox:
                 self._arrived.clear()
                 waiters: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._arrived.wait())]
-                if self._flying is not None:
+                if self._flying is not None and not events:
+                    # Beside records that linger, a write that is done would end each wait at once: the loop would spin.
                     waiters.append(self._flying[1])
                 try:
                     await asyncio.wait(waiters, timeout=until - now, return_when=asyncio.FIRST_COMPLETED)

@@ -340,12 +340,12 @@ class World:
         self.struckoff.over = True
         self.server.away_until = self.broker.away_until = 0.0
         self.note("the faults are over")
-        if not any(worker.member for worker in self.workers):
-            await self.join()
         until = self.loop.time() + SETTLE_SECONDS
         while True:
             await asyncio.sleep(0.5)
             self._look_for_crashes()
+            if not any(worker.member or worker.frozen is not None for worker in self.workers):
+                await self.join()
             if self._whole():
                 break
             if self.loop.time() > until:

@@ -42,7 +42,7 @@ class Folding(Settling):
             if not self._is_current(piece):
                 self._finish(piece.batches, committed=False)
         pieces = current
-        prepared = prepare.begin(number, self.settings.topic, self.slot, pieces)
+        prepared = prepare.begin(number, self.settings.topic, self.slot, pieces, self._pieces)
         prepared.round.known_day = self._day
         by_partition = prepare.read(prepared, self.decider)
         groups = [group for found in by_partition.values() for group in found.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -49,6 +50,8 @@ class Prepared:
     seconds: float = 0.0
     careful: bool = False
     """Postgres refused a projection row of it: it is written under savepoints."""
+    waiting: Sequence[Piece] = ()
+    """Admitted pieces that come in later rounds."""
     foreign: set[Partition] | None = None
     """Homes of its sessions, where some live elsewhere: then it is decided anew inside its transaction."""
     batches: list[Fetched] = field(default_factory=list)
@@ -57,9 +60,11 @@ class Prepared:
     ``flushed_batch`` of a partition knows only the unwritten sessions that are at home there."""
 
 
-def begin(number: int, topic: str, slot: str, pieces: Sequence[Piece]) -> Prepared:
-    """An empty round over ``pieces``, which continue each other within a partition."""
-    prepared = Prepared(number, Round(topic, slot, []), list(pieces), {}, {})
+def begin(
+    number: int, topic: str, slot: str, pieces: Sequence[Piece], waiting: Sequence[Piece] = ()
+) -> Prepared:
+    """An empty round over ``pieces``, which continue each other within a partition; ``waiting`` come after them."""
+    prepared = Prepared(number, Round(topic, slot, []), list(pieces), {}, {}, waiting=waiting)
     for piece in pieces:
         share = share_of(prepared, piece.seat)
         share.step = replace(share.step, to_offset=piece.to_offset)
@@ -71,7 +76,9 @@ def share_of(prepared: Prepared, seat: Seat) -> Share:
     """The round's share of a partition; one without records where it has none yet."""
     if seat.number in prepared.seats:
         return next(s for s in prepared.round.shares if s.step.partition == seat.number)
-    start = next((p.from_offset for p in prepared.pieces if p.seat is seat), seat.expected)
+    # What was admitted and is in no round yet is not applied when this one commits.
+    coming = itertools.chain(prepared.pieces, prepared.waiting)
+    start = next((piece.from_offset for piece in coming if piece.seat is seat), seat.expected)
     share = Share(Step(seat.number, start, start, seat.epoch, seat.disturbed))
     prepared.seats[seat.number] = seat
     prepared.round.shares.append(share)

@@ -195,7 +195,7 @@ def write_in(
     connection: Connection, round_: Round, passed: dict[int, fence.Passed], *, careful: bool = False
 ) -> None:
     """The same inside a transaction that is already through the fence."""
-    round_.day = today = next(iter(passed.values())).day
+    round_.day = today = _day_of(round_, next(iter(passed.values())).day)
     for share in round_.shares:
         share.duplicates = share.unverified = share.conflicts = 0
         share.batch_no = passed[share.step.partition].batch_no
@@ -278,6 +278,15 @@ def write_in(
     if round_.stops:
         fence.stop(connection, round_.topic, round_.stops)
     _audit(connection, round_)
+
+
+def _day_of(round_: Round, today: date) -> date:
+    """The day of ingest: the transaction's, but none before a day that one of the streams has reached. A clock may be set back, and a
+    transaction that began before midnight may wait for one that began after it; a stream's last day alone is open upwards (design 3.2)."""
+    reached = [touch.days.day for touch in round_.touched if touch.days.day is not None]
+    if round_.extended and round_.known_day is not None:
+        reached.append(round_.known_day)
+    return max([today, *reached])
 
 
 def pass_fence(connection: Connection, round_: Round, served_by: fence.Backend) -> dict[int, fence.Passed]:

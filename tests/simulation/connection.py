@@ -221,7 +221,7 @@ class Connection:
             self._break()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         elif kind == "error":
-            self._failed = True
+            self._failed = self._transaction is not None
             raise fault[1](f"simulated at {name}")
         elif kind == "kill":
             self._abandon(fault[1])

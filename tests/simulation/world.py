@@ -248,6 +248,9 @@ class World:
         async with self._rebalancing:
             members = [worker for worker in self.workers if worker.member and worker.frozen is None]
             await asyncio.gather(*(self._revoke(worker) for worker in members))
+            for worker in self.workers:
+                # Who does not answer now is out.
+                worker.excluded |= worker.frozen is not None
             members = [worker for worker in self.workers if worker.member]
             shares: dict[Worker, list[Partition]] = {worker: [] for worker in members}
             if members:
@@ -255,9 +258,6 @@ class World:
                 for number in range(self.partitions):
                     shares[members[(number + turn) % len(members)]].append((TOPIC, number))
             for worker, share in shares.items():
-                if worker.frozen is not None and set(share) != worker.consumer.assigned:
-                    # It does not answer: the group goes on without it.
-                    continue
                 worker.consumer.assigned = set(share)
                 worker.ingest.assign(share)
 
@@ -378,6 +378,12 @@ class World:
             row = rows.get((TOPIC, number))
             log = self.broker.logs[number]
             if row is None or (log and row["next_offset"] <= log[-1].offset):
+                return False
+            if not any(
+                seat.epoch == row["owner_epoch"]
+                for worker in self.workers
+                if worker.member and (seat := worker.ingest.seats.get((TOPIC, number))) is not None
+            ):
                 return False
         return all(
             worker.whole and worker.frozen is None for worker in self.workers if not worker.dead and not worker.leaving

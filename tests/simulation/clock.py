@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-
 STEP_SECONDS = 2e-6
 """What one turn of the loop takes at least: time that stood still would hide a loop that turns for ever."""
 SPIN_SECONDS, SPIN_TURNS = 0.02, 5000

@@ -46,7 +46,9 @@ class Struck:
     @property
     def kind(self) -> str:
         action = self.action
-        name = next((n for n, e in ERRORS.items() if e is action[1]), "") if action[0] == "error" else action[0]
+        name = (
+            next((n for n, e in ERRORS.items() if e is action[1]), "") if action[0] == "error" else action[0]
+        )
         return f"{name} at a {self.place if self.place == 'statement' else f'{self.place} commit'}"
 
     def __str__(self) -> str:
@@ -71,7 +73,19 @@ COMMITS = ("lost before", "lost after", "late", "kill before", "kill after", "fr
 
 def _timed(dice: random.Random, seconds: float) -> Timed:
     kind = dice.choice(
-        ("crash", "crash", "freeze", "freeze", "rebalance", "database away", "broker away", "clock jump", "retention", "leave", "join")
+        (
+            "crash",
+            "crash",
+            "freeze",
+            "freeze",
+            "rebalance",
+            "database away",
+            "broker away",
+            "clock jump",
+            "retention",
+            "leave",
+            "join",
+        )
     )
     amount = {
         "crash": lambda: dice.choice((0.0, 1.0, 6.0)),
@@ -87,7 +101,11 @@ def _struck(dice: random.Random) -> Struck:
     if dice.random() < 0.45:
         place = dice.choice(("data", "data", "data", "claim", "rollup"))
         greatest = {"data": 25, "claim": 6, "rollup": 12}[place]
-        return Struck(place, dice.randrange(1, greatest + 1), (dice.choice(COMMITS), dice.choice((0.01, 1.5, 6.0, 14.0))))
+        return Struck(
+            place,
+            dice.randrange(1, greatest + 1),
+            (dice.choice(COMMITS), dice.choice((0.01, 1.5, 6.0, 14.0))),
+        )
     action: tuple[Any, ...]
     match dice.choice(("pause", "pause", "cut", "error", "kill", "freeze")):
         case "pause":

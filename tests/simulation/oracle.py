@@ -19,17 +19,12 @@ from turnledger.contract.canonical import content_hash
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected
-from turnledger.doctor.refold import (
-    StoredProjection,
-    StoredStream,
-    events_faults,
-    gap_faults,
-    projection_faults,
-)
+from turnledger.doctor.held import HeldEvent, StoredStream, events_faults
+from turnledger.doctor.refold import StoredProjection, gap_faults, projection_faults
 from turnledger.fold.model import SessionFold
 from turnledger.fold.seen import StreamSeen
 from turnledger.fold.session import fold_session
-from turnledger.store.read import SessionRef, StoredEvent
+from turnledger.store.read import SessionRef
 
 Identity = tuple[str, str, str, int, str, int | str]
 """(tenant, session, producer, epoch, stream, number or receipt key)."""
@@ -98,7 +93,10 @@ class Oracle:
         letters = {(row["partition"], row["kafka_offset"]) for row in self.rows["dead_letters"]}
         self.checked["I1 dead letters"] += len(dead)
         for place in dead ^ letters:
-            self.fault("I1", f"partition and offset {place}: {'no dead letter' if place in dead else 'a dead letter of a good record'}")
+            self.fault(
+                "I1",
+                f"partition and offset {place}: {'no dead letter' if place in dead else 'a dead letter of a good record'}",
+            )
 
     def _stored(self) -> dict[Identity, bytes]:
         """Content hashes of the ledger's events."""
@@ -115,7 +113,13 @@ class Oracle:
             event = read(row["raw"])
             assert isinstance(event, Event)
             name = identity(event)
-            place = (session["tenant"], session["session_id"], stream["producer"], stream["epoch"], stream["stream"])
+            place = (
+                session["tenant"],
+                session["session_id"],
+                stream["producer"],
+                stream["epoch"],
+                stream["stream"],
+            )
             if name[:5] != place or (event.seq is not None and event.seq != row["seq"]):
                 self.fault("I1", f"{name} stands at the place of {place} {row['seq']}")
             if name in found:
@@ -123,15 +127,18 @@ class Oracle:
             found[name] = row["received_sha256"] or content_hash(row["raw"])
         return found
 
-    def _conflicts(self, produced: Mapping[Identity, Counter[bytes]], stored: Mapping[Identity, bytes]) -> None:
+    def _conflicts(
+        self, produced: Mapping[Identity, Counter[bytes]], stored: Mapping[Identity, bytes]
+    ) -> None:
         """One receipt for each losing content, with how often it came."""
         sessions = {row["session_no"]: row for row in self.rows["sessions"]}
         streams = {row["stream_no"]: row for row in self.rows["streams"]}
-        ordinals = {
-            (row["stream_no"], -1 - row["ordinal"]): row["key_hash"] for row in self.rows["receipts"]
-        }
+        ordinals = {(row["stream_no"], -1 - row["ordinal"]): row["key_hash"] for row in self.rows["receipts"]}
         names = {
-            (*name[:5], hashlib.sha256(str(name[5]).encode()).digest()[:16] if isinstance(name[5], str) else name[5]): name
+            (
+                *name[:5],
+                hashlib.sha256(str(name[5]).encode()).digest()[:16] if isinstance(name[5], str) else name[5],
+            ): name
             for name in produced
         }
         wanted = {
@@ -145,7 +152,14 @@ class Oracle:
             stream = streams[row["stream_no"]]
             session = sessions[stream["session_no"]]
             number = row["seq"] if row["seq"] >= 0 else ordinals[row["stream_no"], row["seq"]]
-            place = (session["tenant"], session["session_id"], stream["producer"], stream["epoch"], stream["stream"], number)
+            place = (
+                session["tenant"],
+                session["session_id"],
+                stream["producer"],
+                stream["epoch"],
+                stream["stream"],
+                number,
+            )
             name = names[place]
             found[name, row["lost_sha256"]] = row["count"]
             if row["kept_sha256"] != stored.get(name):
@@ -154,7 +168,8 @@ class Oracle:
         for key in wanted.keys() | found.keys():
             if wanted.get(key, 0) != found.get(key, 0):
                 self.fault(
-                    "I1", f"{key[0]} came {wanted.get(key, 0)} times with the losing content {key[1].hex()[:8]}, its receipt says {found.get(key, 0)}"
+                    "I1",
+                    f"{key[0]} came {wanted.get(key, 0)} times with the losing content {key[1].hex()[:8]}, its receipt says {found.get(key, 0)}",
                 )
 
     # --- I2, I3: the chain of batches ---
@@ -171,7 +186,10 @@ class Oracle:
             for row in batches:
                 self.checked["I2 batches"] += 1
                 if row["from_offset"] != at:
-                    self.fault("I2", f"partition {partition}: a batch begins at {row['from_offset']} where {at} is next")
+                    self.fault(
+                        "I2",
+                        f"partition {partition}: a batch begins at {row['from_offset']} where {at} is next",
+                    )
                 at = row["to_offset"]
                 held = [
                     offset
@@ -179,21 +197,42 @@ class Oracle:
                     if (partition, offset) in self.broker.everything
                 ]
                 if row["records"] != len(held):
-                    self.fault("I2", f"partition {partition}: a batch counts {row['records']} records where {len(held)} were")
+                    self.fault(
+                        "I2",
+                        f"partition {partition}: a batch counts {row['records']} records where {len(held)} were",
+                    )
                 if row["accepted"] + row["duplicates"] + row["conflicts"] + row["dead"] != row["records"]:
-                    self.fault("I2", f"partition {partition}: the parts of batch {row['batch_no']} are not its records")
+                    self.fault(
+                        "I2",
+                        f"partition {partition}: the parts of batch {row['batch_no']} are not its records",
+                    )
                 if row["accepted"] != events[row["batch_no"]] or row["dead"] != letters[row["batch_no"]]:
-                    self.fault("I2", f"partition {partition}: batch {row['batch_no']} counts other events or dead letters than there are")
+                    self.fault(
+                        "I2",
+                        f"partition {partition}: batch {row['batch_no']} counts other events or dead letters than there are",
+                    )
                 if row["unverified"]:
-                    self.fault("I1", f"partition {partition}: batch {row['batch_no']} could not find what came again")
-                if row["batch_no"] <= last_batch or row["epoch"] < last_epoch or row["epoch"] > progress["owner_epoch"]:
+                    self.fault(
+                        "I1", f"partition {partition}: batch {row['batch_no']} could not find what came again"
+                    )
+                if (
+                    row["batch_no"] <= last_batch
+                    or row["epoch"] < last_epoch
+                    or row["epoch"] > progress["owner_epoch"]
+                ):
                     self.fault("I3", f"partition {partition}: batch {row['batch_no']} is not in order")
                 last_batch, last_epoch = row["batch_no"], row["epoch"]
             if at != progress["next_offset"]:
-                self.fault("I2", f"partition {partition}: the batches end at {at}, next is {progress['next_offset']}")
-            last = max((offset for number, offset in self.broker.everything if number == partition), default=None)
+                self.fault(
+                    "I2", f"partition {partition}: the batches end at {at}, next is {progress['next_offset']}"
+                )
+            last = max(
+                (offset for number, offset in self.broker.everything if number == partition), default=None
+            )
             if last is not None and progress["next_offset"] <= last:
-                self.fault("I2", f"partition {partition}: {last} was produced, and {progress['next_offset']} is next")
+                self.fault(
+                    "I2", f"partition {partition}: {last} was produced, and {progress['next_offset']} is next"
+                )
             self.checked["I3 partitions"] += 1
         conflicts = sum(row["conflicts"] for row in self.rows["ingest_batches"])
         if conflicts != sum(row["count"] for row in self.rows["conflicts"]):
@@ -208,7 +247,9 @@ class Oracle:
         session_of: dict[int, int] = {}
         for row in self.rows["streams"]:
             one = StoredStream(
-                row["stream_no"], (row["producer"], row["epoch"], row["stream"]), row["hi"], row["holes"], row["receipts"]
+                row["stream_no"],
+                (row["producer"], row["epoch"], row["stream"]),
+                *(row[name] for name in ("low", "hi", "holes", "receipts", "open_gaps")),
             )
             streams[row["session_no"]].append(one)
             by_number[row["stream_no"]] = one
@@ -224,12 +265,14 @@ class Oracle:
                 by_number[row["stream_no"]].gaps.append(
                     tuple(row[n] for n in ("from_seq", "to_seq", "state", "ranges", "missing"))  # type: ignore[arg-type]
                 )
-        events: dict[int, list[StoredEvent]] = defaultdict(list)
+        events: dict[int, list[HeldEvent]] = defaultdict(list)
         for row in self.rows["events"]:
             event = read(row["raw"])
             assert isinstance(event, Event)
             event.position = row["kafka_offset"]
-            events[session_of[row["stream_no"]]].append(StoredEvent(event, row["stream_no"], row["seq"], row["day"]))
+            events[session_of[row["stream_no"]]].append(
+                HeldEvent(event, row["stream_no"], row["seq"], row["day"])
+            )
         stored = StoredProjection(self._projection())
         for row in self.rows["sessions"]:
             number = row["session_no"]
@@ -237,7 +280,9 @@ class Oracle:
             self._seen(ref, streams[number], events[number])
             for fault in events_faults(ref, streams[number], events[number]):
                 self.fault(fault.invariant, f"{fault.what}: {fault.row}")
-            fold = self.folds[number] = fold_session(row["tenant"], row["session_id"], [one.event for one in events[number]])
+            fold = self.folds[number] = fold_session(
+                row["tenant"], row["session_id"], [one.event for one in events[number]]
+            )
             self.checked["I4 turns"] += len(fold.turns)
             self.checked["I7 streams"] += len(streams[number])
             for fault in projection_faults(ref, fold, events[number], stored):
@@ -246,7 +291,7 @@ class Oracle:
                 self.fault(fault.invariant, f"{fault.what}: {fault.row}")
         self._gap_history()
 
-    def _seen(self, ref: SessionRef, streams: Iterable[StoredStream], events: Iterable[StoredEvent]) -> None:
+    def _seen(self, ref: SessionRef, streams: Iterable[StoredStream], events: Iterable[HeldEvent]) -> None:
         """The holes that a stream remembers are the numbers that are not there."""
         numbers: dict[int, set[int]] = defaultdict(set)
         for one in events:
@@ -258,7 +303,10 @@ class Oracle:
             seen = StreamSeen(stream.hi, stream.chunks)
             remembered = {seq for first, last in seen.holes() for seq in range(first, last + 1)}
             if remembered != missing or stream.holes != len(missing):
-                self.fault("I7", f"{ref.tenant}/{ref.session_id} {stream.key}: remembers the holes {remembered}, missing are {missing}")
+                self.fault(
+                    "I7",
+                    f"{ref.tenant}/{ref.session_id} {stream.key}: remembers the holes {remembered}, missing are {missing}",
+                )
 
     def _gap_history(self) -> None:
         """A closed row says what became of its numbers."""
@@ -268,7 +316,10 @@ class Oracle:
             if row["state"] == "filled_late":
                 for seq in range(row["from_seq"], row["to_seq"] + 1):
                     if (row["stream_no"], seq) not in there:
-                        self.fault("I7", f"stream_no {row['stream_no']}: {seq} counts as filled late and is not there")
+                        self.fault(
+                            "I7",
+                            f"stream_no {row['stream_no']}: {seq} counts as filled late and is not there",
+                        )
 
     def _projection(self) -> dict[tuple[str, int], list[Row]]:
         found: dict[tuple[str, int], list[Row]] = defaultdict(list)
@@ -288,4 +339,3 @@ def digest(server: Server) -> str:
         for name, table in server.tables.items()
     }
     return hashlib.sha256(orjson.dumps(state, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
-

@@ -86,6 +86,9 @@ _LEDGER: dict[str, dict[str, str]] = {
         "batch_no": "int8", "topic": "text", "partition": "int4", "kafka_offset": "int8", "reason": "text", "field": "text",
         "detail": "text", "tenant": "text", "session_id": "text", "raw": "bytea", "raw_bytes": "int8", "key": "bytea",
     },
+    "redactions": {
+        "session_no": "int8", "stream_no": "int8", "seq": "int8", "receipt_key": "text", "redactions": "jsonb",
+    },
     "marks": {"session_no": "int8"},
     "ingest_batches": {
         "batch_no": "int8", "topic": "text", "partition": "int4", "epoch": "int8", "from_offset": "int8", "to_offset": "int8",
@@ -130,6 +133,8 @@ def tables() -> list[Table]:
         Table("conflicts", ("stream_no", "seq", "lost_sha256"), ("stream_no",)),
         Table("dead_letters", ("topic", "partition", "kafka_offset")),
         Table("key_mismatches", ("serial",)),
+        Table("partition_stops", ("topic", "partition", "at_offset")),
+        Table("redactions", ("stream_no", "seq"), ("session_no",)),
         Table("marks", ("id",), ("session_no",)),
         Table("hour_parts", ("serial",), ("session_no",)),
         Table("hour_marks", ("id",)),
@@ -544,14 +549,51 @@ def _stale(context: Context, given: Parameters) -> Result:
 
 @statement("load/recent_dead")
 def _recent_dead(context: Context, given: Parameters) -> Result:
-    rows = sorted(_batches(context, given), key=lambda row: -row["from_offset"])[: given["window"]]
-    records = dead = 0
-    for row in rows:
-        if records >= given["window"]:
-            break
-        records += row["records"]
-        dead += row["dead"]
-    return [(records, dead)]
+    place = (given["topic"], given["partition"])
+    rows = [
+        row["kafka_offset"]
+        for row in context.transaction.all("dead_letters")
+        if (row["topic"], row["partition"]) == place and row["batch_no"] is not None
+    ]
+    return [(offset,) for offset in sorted(rows) if offset >= given["start"]]
+
+
+def _stops(context: Context, topic: str, partition: int) -> list[Row]:
+    return [
+        row
+        for row in context.transaction.all("partition_stops")
+        if (row["topic"], row["partition"]) == (topic, partition)
+    ]
+
+
+@statement("fence/stop")
+def _stop(context: Context, given: Parameters) -> Result:
+    rows = _stops(context, given["topic"], given["partition"])
+    resumed = [row["at_offset"] for row in rows if row["resumed_at"] is not None]
+    here = [row for row in rows if row["resumed_at"] is None and row["at_offset"] == given["next_offset"]]
+    names = ("at_offset", "dead", "records_window", "share")
+    return [(max(resumed, default=None), *(here[0][name] if here else None for name in names))]
+
+
+@statement("fence/resumed")
+def _resumed(context: Context, given: Parameters) -> Result:
+    rows = [
+        context.transaction.get("partition_stops", (given["topic"], *place))
+        for place in zip(given["partitions"], given["offsets"], strict=True)
+    ]
+    return [(row["partition"],) for row in rows if row is not None and row["resumed_at"] is not None]
+
+
+@statement("write/stops")
+def _write_stops(context: Context, given: Parameters) -> Result:
+    for partition, offset, dead, window, share in _lists(
+        given, "partitions", "offsets", "dead", "windows", "shares"
+    ):
+        if context.transaction.get("partition_stops", (given["topic"], partition, offset)) is None:
+            row = {"topic": given["topic"], "partition": partition, "at_offset": offset, "dead": dead}
+            row |= {"records_window": window, "share": share, "resumed_at": None}
+            context.transaction.insert("partition_stops", row)
+    return []
 
 
 @statement("load/numbers_sessions")
@@ -567,7 +609,7 @@ def _numbers_streams(context: Context, given: Parameters) -> Result:
 @statement("read/session_events")
 def _session_events(context: Context, given: Parameters) -> Result:
     streams = [row["stream_no"] for row in context.transaction.of("streams", given["session_no"])]
-    names = ("raw", "kafka_offset", "stream_no", "seq", "day")
+    names = ("raw", "kafka_offset", "stream_no", "seq")
     return [tuple(row[n] for n in names) for row in context.transaction.of("events", *streams)]
 
 

@@ -210,7 +210,11 @@ class World:
     async def _missed(self, process: Worker, seconds: float) -> None:
         """The group's session timeout."""
         await asyncio.sleep(seconds)
-        if isinstance(process, Worker) and (process.dead or process.frozen is not None) and not process.excluded:
+        if (
+            isinstance(process, Worker)
+            and (process.dead or process.frozen is not None)
+            and not process.excluded
+        ):
             process.excluded = True
             await self.rebalance()
 
@@ -343,6 +347,7 @@ class World:
         until = self.loop.time() + SETTLE_SECONDS
         while True:
             await asyncio.sleep(0.5)
+            self._let_go_on()
             self._look_for_crashes()
             if not any(worker.member or worker.frozen is not None for worker in self.workers):
                 await self.join()
@@ -354,7 +359,8 @@ class World:
         for worker in self.workers:
             if worker.member and worker.frozen is None and worker.consumer.outstanding:
                 self.server.fault(
-                    "I8 bytes are given back", f"{worker.name} holds {worker.consumer.outstanding} bytes at rest"
+                    "I8 bytes are given back",
+                    f"{worker.name} holds {worker.consumer.outstanding} bytes at rest",
                 )
             if worker.member:
                 worker.ingest.stop()
@@ -364,6 +370,13 @@ class World:
         for worker in self.workers:
             if worker.member and not worker.run.done():
                 self.server.fault("I9 a worker ends", f"{worker.name} does not end within 30 s")
+
+    def _let_go_on(self) -> None:
+        """What a person does about partitions that dead letters stopped."""
+        table = self.server.tables["partition_stops"]
+        for key, row in list(table.rows.items()):
+            if row["resumed_at"] is None:
+                table.set(key, row | {"resumed_at": self.server.now()})
 
     def _look_for_crashes(self) -> None:
         for worker in self.workers:
@@ -386,7 +399,9 @@ class World:
             ):
                 return False
         return all(
-            worker.whole and worker.frozen is None for worker in self.workers if not worker.dead and not worker.leaving
+            worker.whole and worker.frozen is None
+            for worker in self.workers
+            if not worker.dead and not worker.leaving
         )
 
     def _standing(self) -> str:
@@ -401,7 +416,9 @@ class World:
                     seat.number: (seat.stopped, len(seat.dirty), len(seat.late), len(seat.stale))
                     for seat in worker.ingest.seats.values()
                 }
-                parts.append(f"{worker.name}: seats {seats}, waits for {worker.ingest.waiting}, frozen {worker.frozen is not None}")
+                parts.append(
+                    f"{worker.name}: seats {seats}, waits for {worker.ingest.waiting}, frozen {worker.frozen is not None}"
+                )
         return "; ".join(parts)
 
     # --- rules at every commit ---
@@ -418,7 +435,8 @@ class World:
                 continue
             if row["next_offset"] < before["next_offset"]:
                 self.server.fault(
-                    "I3", f"next_offset of partition {key[1]} goes back from {before['next_offset']} to {row['next_offset']}"
+                    "I3",
+                    f"next_offset of partition {key[1]} goes back from {before['next_offset']} to {row['next_offset']}",
                 )
             if row["owner_epoch"] < before["owner_epoch"] or row["flushed_batch"] < before["flushed_batch"]:
                 self.server.fault("I3", f"the epoch or the flushed batch of partition {key[1]} falls")
@@ -441,6 +459,7 @@ def _settings(dice: random.Random) -> WorkerSettings:
             "round_events": dice.choice((3, 10, 40, 5000)),
             "linger_ms": dice.choice((0, 50, 400)),
             "cache_bytes": dice.choice((1, 20_000, 1_000_000)),
+            **dice.choice(({}, {}, {"dead_window": 4, "dead_share": 0.3})),
             "open_turn_seconds": dice.choice((0.2, 1.0, 5.0)),
         }
     )

@@ -344,7 +344,7 @@ class Seats:
 
     async def _resume_due(self) -> None:
         """Go on with partitions that dead letters stopped and that somebody let go on since."""
-        now = time.monotonic()
+        now = self.clock()
         waiting = {seat.number: seat for seat in self.seats.values() if seat.resumable}
         if not waiting or now < self._resume_at:
             return

@@ -23,6 +23,10 @@ log = structlog.get_logger("turnledger.ingest")
 
 STALE_SESSIONS_A_ROUND = 200
 
+BEHIND = 5
+"""So many times longer may open turns wait for their rows while rounds are full: what is read then is old, and most of these turns end in
+one of the next rounds. (With thousands of open turns, writing each of them every second takes a third of the worker's time.)"""
+
 
 class Folding(Settling):
     """Prepares rounds over the cache."""
@@ -30,8 +34,17 @@ class Folding(Settling):
     def _to_flush(self) -> bool:
         return any((seat.dirty or seat.late or seat.stale) and seat.projects for seat in self.seats.values())
 
-    def _flush_due(self) -> bool:
-        return self._to_flush() and self.clock() >= self._flushed_at + self.settings.open_turn_seconds
+    def _flush_due(self, pieces: Sequence[Piece] = ()) -> bool:
+        """Whether the round of ``pieces`` writes open turns too."""
+        if not self._to_flush():
+            return False
+        settings = self.settings
+        full = (
+            sum(len(piece.records) for piece in pieces) >= settings.round_events
+            or sum(piece.size for piece in pieces) >= settings.round_bytes
+        )
+        wait = settings.open_turn_seconds * (BEHIND if full else 1)
+        return self.clock() >= self._flushed_at + wait
 
     async def _prepare(self, pieces: list[Piece], flush: bool, *, patient: bool = True) -> Prepared | None:
         """Decide and fold. None when nothing is left to do."""

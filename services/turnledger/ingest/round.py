@@ -100,7 +100,7 @@ class Ingest(Folding):
         await self._claim_due()
         await self._resume_due()
         pieces = await self._gather()
-        flush = self._flush_due()
+        flush = self._flush_due(pieces)
         if not pieces and not flush:
             if self._flying is not None and self._flying[1].done():
                 await self._settle(None)

@@ -112,10 +112,19 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     # mode logs each start and stop under the module's name otherwise.
     logger = driver.logger
     _leases: dict[TopicPartition, int]
+    _ahead: asyncio.Task[list[Fetched]] | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._leases = {}
+        self._ahead = None
+
+    async def on_thread_stop(self) -> None:
+        """End the fetch that runs ahead, then the consumer."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
+        await super().on_thread_stop()
 
     @property
     def wiring(self) -> Wiring:
@@ -126,6 +135,16 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.thread_loop))
 
     async def _take(self, seconds: float) -> list[Fetched]:
+        """What was fetched meanwhile, or the next fetch. While records come, one fetch runs ahead: they are unpacked here while the main
+        thread folds those before, and it never waits for them. (It waited a seventh of its time.)"""
+        fetch = self._ahead or asyncio.ensure_future(self._fetch(seconds))
+        self._ahead = None
+        fetched = await fetch
+        if fetched:
+            self._ahead = asyncio.ensure_future(self._fetch(seconds))
+        return fetched
+
+    async def _fetch(self, seconds: float) -> list[Fetched]:
         consumer = self._ensure_consumer()
         if not self.consumer.flow_active:
             return []

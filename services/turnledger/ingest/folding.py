@@ -27,6 +27,10 @@ BEHIND = 5
 """So many times longer may open turns wait for their rows while rounds are full: what is read then is old, and most of these turns end in
 one of the next rounds. (With thousands of open turns, writing each of them every second takes a third of the worker's time.)"""
 
+ASKED_SHARE = 5
+"""One session for so many events of a full round is asked what moved; the others wait for the next rounds, those longest so first. Turns that end
+together, and open ones that are written together, would make one round long and the next ones wait for its write."""
+
 
 class Folding(Settling):
     """Prepares rounds over the cache."""
@@ -200,21 +204,31 @@ class Folding(Settling):
 
     async def _changes(self, prepared: Prepared, folder: Folder, flush: bool, patient: bool) -> None:
         """Ask the fold what moved, and make its rows: what is finished at once, open turns with a flush."""
-        wanted = dict(prepared.entries)
+        wanted, waited = self._waited()
+        for key, entry in prepared.entries.items():
+            wanted[key] = entry
         if flush:
             for seat in self.seats.values():
                 if seat.projects:
                     wanted.update(seat.dirty)
+        left = max(200, self.settings.round_events // ASKED_SHARE) if patient else len(wanted)
         touch = self.cache.touch
         for key, entry in wanted.items():
             state = entry.state
-            whole = flush or key in prepared.abroad
+            whole = flush or key in prepared.abroad or waited.get(key, False)
             if not (whole or entry.wipe or state.has_changes):
                 # The usual case, thousands a round: a turn goes on.
                 if entry.dirty_since is None and state.has_open_changes:
                     self._dirty(prepared, entry)
                 touch(key)
                 continue
+            if left <= 0 and not entry.wipe and key not in prepared.abroad:
+                if entry.dirty_since is None:
+                    self._dirty(prepared, entry)
+                self._waiting[key] = (entry.home, whole)
+                touch(key)
+                continue
+            left -= 1
             changes = await self._asked(entry, whole, patient)
             if changes is not None:
                 missing = folder.missing_receipts(entry, changes)
@@ -233,6 +247,18 @@ class Folding(Settling):
                 entry.dirty_since = None
                 self.seats[entry.home].dirty.pop(key, None)
             self.cache.measure(entry)
+
+    def _waited(self) -> tuple[dict[SessionKey, SessionEntry], dict[SessionKey, bool]]:
+        """The sessions that an earlier round left to this one, and whether with their open turns."""
+        waiting, self._waiting = self._waiting, {}
+        entries: dict[SessionKey, SessionEntry] = {}
+        for key, (home, _) in waiting.items():
+            # What was dropped meanwhile, or let go of with its partition, is not ours to ask.
+            seat = self.seats.get(home)
+            entry = seat.dirty.get(key) if seat is not None and seat.projects else None
+            if entry is not None:
+                entries[key] = entry
+        return entries, {key: whole for key, (_, whole) in waiting.items()}
 
     def _dirty(self, prepared: Prepared, entry: SessionEntry) -> None:
         """From this round on the entry has changes that are not projected."""

@@ -101,7 +101,7 @@ class Ingest(Folding):
         await self._resume_due()
         pieces = await self._gather()
         flush = self._flush_due(pieces)
-        if not pieces and not flush:
+        if not pieces and not flush and not self._waiting:
             if self._flying is not None and self._flying[1].done():
                 await self._settle(None)
             return
@@ -199,7 +199,7 @@ class Ingest(Folding):
 
     def _next_wake(self, now: float) -> float:
         """When something is due without records: a flush, a claim, the question whether a stopped partition goes on."""
-        wake = now + 1.0
+        wake = now if self._waiting else now + 1.0
         if self._to_flush():
             wake = min(wake, self._flushed_at + self.settings.open_turn_seconds)
         if any(seat.resumable for seat in self.seats.values()):

@@ -21,7 +21,7 @@ from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.ingest import load, prepare
 from turnledger.ingest.batch import Fetched, Partition
-from turnledger.ingest.cache import SessionCache
+from turnledger.ingest.cache import SessionCache, SessionKey
 from turnledger.ingest.decide import DeadWindow, Decider
 from turnledger.ingest.health import Health
 from turnledger.ingest.link import Connection, Database
@@ -128,6 +128,8 @@ class Seats:
         self._inbox: deque[Fetched] = deque()
         self._pieces: deque[Piece] = deque()
         """Admitted and not in a round (again)."""
+        self._waiting: dict[SessionKey, tuple[Partition, bool]] = {}
+        """Sessions that a round left to the next ones to ask what moved: their homes, and whether with their open turns."""
         self._arrived = asyncio.Event()
         self._revoked: set[Partition] = set()
         self._released = asyncio.Event()

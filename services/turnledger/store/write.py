@@ -10,6 +10,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -312,11 +313,17 @@ def copy(
 
 
 def copy_bodies(connection: Connection, table: str, names: Iterable[str], bodies: Sequence[bytes]) -> None:
+    with connection.cursor() as cursor, cursor.copy(_copy_statement(table, tuple(names))) as target:
+        target.write(whole(bodies))
+
+
+@lru_cache(maxsize=256)
+def _copy_statement(table: str, names: tuple[str, ...]) -> bytes:
+    # Quoting fifty names takes longer than sending a dozen rows.
     statement = sql.SQL("copy {} ({}) from stdin (format binary)").format(
         sql.Identifier(*table.split(".")), sql.SQL(", ").join(map(sql.Identifier, names))
     )
-    with connection.cursor() as cursor, cursor.copy(statement) as target:
-        target.write(whole(bodies))
+    return statement.as_bytes(None)
 
 
 def _events(connection: Connection, shares: Sequence[Share], today: date) -> None:
@@ -662,10 +669,12 @@ def _delete(connection: Connection, slot: str, units: Sequence[Unit]) -> None:
 
 
 def _delete_from(connection: Connection, slot: str, table: str, where: str, values: tuple[Any, ...]) -> None:
-    connection.execute(
-        sql.SQL("delete from {} where " + where).format(sql.Identifier(slot, table)),
-        values,
-    )
+    connection.execute(_delete_statement(slot, table, where), values)
+
+
+@lru_cache(maxsize=256)
+def _delete_statement(slot: str, table: str, where: str) -> bytes:
+    return sql.SQL("delete from {} where " + where).format(sql.Identifier(slot, table)).as_bytes(None)
 
 
 def _audit(connection: Connection, round_: Round) -> None:

@@ -465,7 +465,7 @@ def _settings(dice: random.Random) -> WorkerSettings:
     )
 
 
-def _limits(dice: random.Random) -> list[tuple[str, int]]:
+def _limits(dice: random.Random) -> list[tuple[str, Any]]:
     """Limits of the product that a short run would never reach, made small."""
     receipts = dice.choice((2, 10_000))
     return [
@@ -479,9 +479,11 @@ def _limits(dice: random.Random) -> list[tuple[str, int]]:
 
 
 @contextmanager
-def _made_small(limits: list[tuple[str, int]], variant: Variant) -> Iterator[None]:
-    patches = [mock.patch(name, value) for name, value in limits]
-    patches.append(mock.patch.dict(statements.STATEMENTS, variant.statements))
+def _replaced(world: World) -> Iterator[None]:
+    patches = [mock.patch(name, value) for name, value in world.limits]
+    # A long open turn is folded seldom: by this clock.
+    patches.append(mock.patch("turnledger.fold.state.monotonic", world.loop.time))
+    patches.append(mock.patch.dict(statements.STATEMENTS, world.variant.statements))
     for one in patches:
         one.start()
     try:
@@ -506,7 +508,7 @@ def play(seed: int, variant: Variant | None = None) -> World:
     structlog.configure(processors=[keep])
     loop.set_exception_handler(lambda loop, context: world.note(f"loop: {context}"))
     try:
-        with _made_small(world.limits, world.variant):
+        with _replaced(world):
             loop.run_until_complete(world.main())
     except (Stuck, Spinning) as error:
         world.server.fault("I9 lag returns to 0", f"{error}: {world._standing()}")

@@ -7,7 +7,7 @@ ARGS   ?=
 EXAMPLES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo demo-down test properties lint bench samples
+.PHONY: help environment demo demo-down test properties lint bench samples fuzz
 
 help:
 	@echo "make demo                 watch it work: a fleet, a kill -9, the totals and the proof"
@@ -17,6 +17,7 @@ help:
 	@echo "make properties           the property tests alone, EXAMPLES=20 times as many examples as in make test"
 	@echo "make lint                 style, types, fresh schemas"
 	@echo "make bench                throughput and latency, as a table and JSON (ARGS=…)"
+	@echo "make fuzz                 100,000 damaged harness files against the readers (ARGS=\"MUTATIONS FIRST_SEED\")"
 	@echo "make samples DIR=…        what each harness file under DIR holds: sessions, calls, tokens"
 
 environment:
@@ -50,6 +51,9 @@ lint: environment
 
 bench: environment
 	@$(BIN)/python -m tests.bench.run $(ARGS)
+
+fuzz: environment
+	@$(BIN)/python -m tests.fuzz.campaign $(ARGS)
 
 samples: environment
 	@test -n "$(DIR)" || { echo "make samples: say which folder: make samples DIR=path" >&2; exit 2; }

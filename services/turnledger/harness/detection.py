@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import orjson
 
 from turnledger.harness.format import Format
 from turnledger.harness.formats import FORMATS
-from turnledger.harness.sources import Container, Source, tables_of
+from turnledger.harness.sources import DAMAGE, Container, Source, tables_of
 
 
 def detect(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Format, Container] | None:
@@ -18,11 +17,10 @@ def detect(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Format,
     if source.is_database():
         return _of_database(source, formats)
     head = source.head()
-    if _may_be_document(head):
-        found = _of_document(source, head, formats)
-        if found is not None:
-            return found
-    found = _of_lines(source, formats)
+    may_be_document = _may_be_document(head)
+    found = (_of_document(source, formats) if may_be_document else None) or _of_lines(source, formats)
+    if found is None and may_be_document:
+        found = _of_broken_document(source, head, formats)
     if found is not None:
         return found
     said = head.decode("utf-8", errors="replace")
@@ -76,7 +74,7 @@ def _of_database(source: Source, formats: Sequence[Format]) -> tuple[Format, Con
     try:
         with source.database() as connection:
             tables = tables_of(connection)
-    except sqlite3.Error:
+    except DAMAGE:
         return None
     for each in formats:
         if each.database is not None and each.is_database(tables):
@@ -84,13 +82,24 @@ def _of_database(source: Source, formats: Sequence[Format]) -> tuple[Format, Con
     return None
 
 
-def _of_document(source: Source, head: bytes, formats: Sequence[Format]) -> tuple[Format, Container] | None:
-    told = [each for each in formats if each.document is not None]
+def _of_document(source: Source, formats: Sequence[Format]) -> tuple[Format, Container] | None:
     value = source.document()
-    for each in told:
-        if value is not None and each.is_document(value):
+    if value is None:
+        return None
+    for each in formats:
+        if each.document is not None and each.is_document(value):
             return each, "document"
-        if value is None and any(all(word in head for word in words) for words in each.hints):
+    return None
+
+
+def _of_broken_document(
+    source: Source, head: bytes, formats: Sequence[Format]
+) -> tuple[Format, Container] | None:
+    """Whose a document was that can no longer be read: so that what is lost is counted and named."""
+    if source.document() is not None:
+        return None
+    for each in formats:
+        if each.document is not None and any(all(word in head for word in words) for words in each.hints):
             return each, "document"
     return None
 

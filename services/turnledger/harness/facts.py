@@ -136,6 +136,11 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def named(*choices: str | None, limit: int = SESSION_LIMIT) -> str:
+    """The first name that is one, safe and cut: what the caller says, what a folder or a file is called."""
+    return cut(clean(next(filter(None, choices), "?")), limit)[0]
+
+
 def cut(value: str, limit: int = TEXT_LIMIT) -> tuple[str, int | None]:
     """The text cut at a character boundary, and its full size in bytes where it was cut."""
     raw = value.encode()
@@ -158,6 +163,8 @@ def taken_over(value: Any, depth: int = 0) -> Any:
     """A JSON value that is safe inside a record: clean texts, numbers in range, no endless nesting."""
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, bytes):  # a cell of a database
+        return clean(value.decode("utf-8", errors="replace"))
     if isinstance(value, dict):
         if depth >= DEPTH_LIMIT:
             return "…"

@@ -6,7 +6,6 @@ Nothing here publishes. A file's events depend on its content alone: neither its
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from turnledger.harness import detection, formats
 from turnledger.harness.facts import Envelope, Notes
 from turnledger.harness.format import Format
 from turnledger.harness.reading import Condition, quarantine
-from turnledger.harness.sources import Container, Source
+from turnledger.harness.sources import DAMAGE, Container, Source
 
 HARNESSES = formats.NAMES
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.zstd", ".ndjson")
@@ -134,7 +133,7 @@ def _told(source: Source, whose: Format, container: Container, notes: Notes) -> 
         )
     try:
         yield from read(source, notes)
-    except sqlite3.Error as error:
+    except DAMAGE as error:
         source.condition.quarantined.append(quarantine(0, 0, str(error).encode(), "damaged_table"))
 
 

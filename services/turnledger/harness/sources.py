@@ -10,7 +10,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,8 @@ HEAD = 64 * 1024
 DATABASE_MAGIC = b"SQLite format 3\x00"
 _WAL_HEADER = slice(18, 20)
 BUSY_MS = 2_000
-TRIES = 3
+DAMAGE = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""What the library raises where a database is damaged; the second for names of tables and columns."""
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Source:
     condition: Condition = field(default_factory=Condition)
     """What was odd about the file, after its last complete reading."""
     _document: Any = None
+    _parsed: bool = False
+    _of_document: Condition = field(default_factory=Condition)
 
     def open(self) -> IO[bytes]:
         """The raw bytes."""
@@ -80,11 +83,11 @@ class Source:
 
     def document(self) -> Any:
         """The one JSON value that it holds; None where it holds none, which ``condition`` then says."""
-        if self._document is None:
-            condition = Condition()
-            raw = self._whole(condition)
-            self._document = _parsed(raw, condition) if raw is not None else None
-            self.condition = condition
+        if not self._parsed:
+            raw = self._whole(self._of_document)
+            self._document = _parsed(raw, self._of_document) if raw is not None else None
+            self._parsed = True
+        self.condition = self._of_document
         return self._document
 
     def text(self) -> str:
@@ -102,7 +105,7 @@ class Source:
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
-        """A connection that can only read. Damage shows as ``sqlite3.DatabaseError`` when rows are read."""
+        """A connection that can only read. Damage shows as one of ``DAMAGE`` when it or its rows are read."""
         if self.content is not None:
             connection = sqlite3.connect(":memory:")
             image = bytearray(self.content)
@@ -235,12 +238,9 @@ def rows_of(
         for row in connection.execute(f'SELECT * FROM "{_quoted(table)}" ORDER BY {order}'):
             yield dict(row)
             read += 1
-    except (sqlite3.Error, OverflowError):
+    except DAMAGE:
         condition.quarantined.append(quarantine(read, 0, table.encode(), "damaged_table"))
 
 
 def _quoted(name: str) -> str:
     return name.replace('"', '""')
-
-
-Recogniser = Callable[[Any], bool]

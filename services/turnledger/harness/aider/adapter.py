@@ -15,6 +15,7 @@ from turnledger.harness.facts import (
     SESSION_LIMIT,
     Envelope,
     Notes,
+    clean,
     count,
     cut,
     identified,
@@ -23,6 +24,7 @@ from turnledger.harness.facts import (
     mapping,
     moment_of,
     money,
+    named,
     text,
 )
 from turnledger.harness.format import Format
@@ -117,7 +119,7 @@ class _History:
             self._notes.traits["prompt_still_open"] += 1  # it may go on: told when another line follows it
 
     def _run(self, number: int, line: str) -> Iterator[Envelope]:
-        began = line[len(START) :].strip()
+        began = clean(line[len(START) :].strip())
         session = cut(f"{self._name}/{began}", SESSION_LIMIT)[0]
         self._told = told = Numbered(PRODUCER, OUTPUT_VERSION, session, "history")
         self._start, self._turn, self._model, self._calls = number, None, None, 0
@@ -207,12 +209,10 @@ class _History:
 def read_history(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of a chat history: each run is a session, named by the folder (or the caller) and its start."""
     notes.traits["session_from_name"] += source.session is None
-    name = source.session or source.path.absolute().parent.name or PRODUCER
+    name = named(source.session, source.path.absolute().parent.name, limit=SESSION_LIMIT - 40)
     said = source.text()
-    lines = said.split("\n")
-    if source.condition.unterminated:
-        lines.pop()  # it may still grow
-    yield from _History(cut(name, SESSION_LIMIT - 40)[0], notes).lines(lines)
+    lines = said.split("\n")[:-1]  # the last one is empty, or has no end and may still grow
+    yield from _History(name, notes).lines(lines)
 
 
 class _Analytics:
@@ -233,9 +233,7 @@ class _Analytics:
             if kind != "launched":
                 self._notes.traits["run_without_a_start"] += 1
             user = self._name or identifier(value.get("user_id"), 128) or PRODUCER
-            self._told = Numbered(
-                PRODUCER, OUTPUT_VERSION, cut(f"{user}/{value.get('time')}", SESSION_LIMIT)[0], "analytics"
-            )
+            self._told = Numbered(PRODUCER, OUTPUT_VERSION, named(f"{user}/{value.get('time')}"), "analytics")
             self._start, self._calls = record.number, 0
             self._told.at(0)
             yield self._told.event("stream.declared", {"density": "sparse"}, at=at)

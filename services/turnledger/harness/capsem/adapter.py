@@ -17,7 +17,6 @@ from turnledger.harness.capsem import points
 from turnledger.harness.facts import (
     GREATEST,
     ID_LIMIT,
-    SESSION_LIMIT,
     Envelope,
     Notes,
     count,
@@ -28,6 +27,7 @@ from turnledger.harness.facts import (
     mapping,
     moment_of,
     money,
+    named,
     parsed,
     put_text,
     text,
@@ -116,9 +116,8 @@ class _Ledger:
 
 def read(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one database."""
-    name = source.session or source.path.absolute().parent.name or PRODUCER
     notes.traits["session_from_name"] += source.session is None
-    ledger = _Ledger(source, notes, cut(name, SESSION_LIMIT)[0])
+    ledger = _Ledger(source, notes, named(source.session, source.path.absolute().parent.name))
     with source.database() as connection:
         tables = tables_of(connection)
 

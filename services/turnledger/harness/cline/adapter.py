@@ -10,9 +10,9 @@ from typing import Any
 
 from turnledger.harness import saying
 from turnledger.harness.facts import (
-    SESSION_LIMIT,
     Envelope,
     Notes,
+    clean,
     count,
     cut,
     identifier,
@@ -20,6 +20,7 @@ from turnledger.harness.facts import (
     mapping,
     moment_of,
     money,
+    named,
     objects,
     parsed,
     text,
@@ -118,9 +119,9 @@ class _Task:
         said = text(message.get("text"))
         if kind == "api_req_started":
             # Requests share times and are rewritten in place; restoring a checkpoint cuts the list and goes on with other ones.
-            key = f"{self._requests:06}:{message.get('ts')}"
+            key = f"{self._requests:06}:{_stamp(message)}"
             self._requests += 1
-            yield from self._request(cut(key, 200)[0], at, message, mapping(parsed(said)))
+            yield from self._request(key, at, message, mapping(parsed(said)))
         elif says and (kind in PROMPTS or (kind == "text" and not self._opened)):
             yield from self._prompt(at, said, message)
         elif message.get("partial") is True:
@@ -158,7 +159,7 @@ class _Task:
             yield self._event(name, payload, self._key(message), at)
 
     def _key(self, message: Mapping[str, Any]) -> str:
-        return cut(f"{message.get('ts')}:{message.get('say') or message.get('ask')}", 200)[0]
+        return cut(f"{_stamp(message)}:{clean(str(message.get('say') or message.get('ask')))}", 200)[0]
 
     def _event(
         self,
@@ -179,7 +180,7 @@ class _Task:
         if not self._opened:
             self._opened = True
             yield self._told.event("session.started", {"agent": PRODUCER}, key="session", rank=STARTED, at=at)
-        key = cut(f"prompt:{message.get('ts')}", 200)[0]
+        key = f"prompt:{_stamp(message)}"
         self._turn = key
         yield self._event("turn.started", saying.started(said), f"{key}:turn", at, rank=STARTED)
         yield self._event("message.recorded", saying.message("user", said), key, at)
@@ -219,9 +220,8 @@ class _Task:
     ) -> Iterator[Envelope]:
         """A tool that was asked for: by ``ask`` when a person has to agree, by ``say`` when it ran by itself. Nothing has an id."""
         wanted = mapping(parsed(said))
-        key = f"tool:{self._tools:06}:{message.get('ts')}"
+        tool = f"tool:{self._tools:06}:{_stamp(message)}"
         self._tools += 1
-        tool = cut(key, 200)[0]
         self._running = tool
         name = text(wanted.get("tool")) or text(wanted.get("toolName")) or kind
         arguments: Any = {each: value for each, value in wanted.items() if each != "tool"} or said
@@ -276,14 +276,18 @@ class _Task:
         yield self._event("context.compacted", payload, self._key(message), at)
 
 
+def _stamp(message: Mapping[str, Any]) -> str:
+    """The time of a message as it stands there: a part of its name, whatever it is."""
+    return cut(clean(str(message.get("ts"))), 64)[0]
+
+
 def read(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one task."""
     document = source.document()
     if not isinstance(document, list):
         return
     notes.traits["session_from_name"] += source.session is None
-    folder = source.path.absolute().parent.name
-    told = Told(PRODUCER, OUTPUT_VERSION, cut(source.session or folder or PRODUCER, SESSION_LIMIT)[0])
+    told = Told(PRODUCER, OUTPUT_VERSION, named(source.session, source.path.absolute().parent.name))
     yield from _Task(told, notes).events(document)
 
 

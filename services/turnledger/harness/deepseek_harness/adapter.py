@@ -107,6 +107,7 @@ class _Log:
         self._provider: str | None = None
         self._model: str | None = None
         self._turn: str | None = None
+        self._seen: set[int] = set()
         self._attempts: Counter[tuple[str | None, int | None]] = Counter()
         self._streamed: dict[tuple[str | None, int | None], Mapping[str, Any]] = {}
         if version > NEWEST:
@@ -146,6 +147,10 @@ class _Log:
         if number <= self._seed_end:
             self._notes.traits["copied_history"] += 1
             return
+        if number in self._seen:
+            self._notes.traits["number_used_twice"] += 1
+            return
+        self._seen.add(number)
         self._told.at(number + 1)
         at = moment_of(record.get("time"), self._notes)
         yield from self._tell(kind, data, record, at)

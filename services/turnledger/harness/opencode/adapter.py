@@ -232,7 +232,7 @@ class _Store:
             yield told.event(
                 "turn.completed", saying.ended(status, reason), key=f"{key}:end", rank=ENDED, at=at, turn=turn
             )
-        elif info.get("finish") in ENDINGS and not tools:
+        elif text(info.get("finish")) in ENDINGS and not tools:
             if said is not None and said.strip():
                 yield told.event(
                     "answer.finalized",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnledger.harness.facts import SESSION_LIMIT, Envelope, Notes, cut, identifier, mapping, objects, text
+from turnledger.harness.facts import SESSION_LIMIT, Envelope, Notes, identifier, mapping, named, objects, text
 from turnledger.harness.format import Format
 from turnledger.harness.openhands import first, second
 from turnledger.harness.sources import Source
@@ -55,7 +55,7 @@ def session_of(source: Source) -> str:
         if path.parent.name != "events" and own not in ("events", "trajectory", "base_state")
         else folder.name
     )
-    return cut(name or own or PRODUCER, SESSION_LIMIT)[0]
+    return named(name, own)
 
 
 def read_lines(source: Source, notes: Notes) -> Iterator[Envelope]:

@@ -11,13 +11,12 @@ from typing import Any
 
 from turnledger.harness import saying
 from turnledger.harness.facts import (
-    SESSION_LIMIT,
     Envelope,
     Notes,
-    cut,
     identified,
     identifier,
     mapping,
+    named,
     objects,
     text,
 )
@@ -39,7 +38,7 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 def session_of(source: Source) -> str:
     """The session: as the caller says, else the file's own name, which is how the log is filed."""
-    return cut(source.session or source.path.name.split(".")[0] or PRODUCER, SESSION_LIMIT)[0]
+    return named(source.session, source.path.name.split(".")[0])
 
 
 class _Log:

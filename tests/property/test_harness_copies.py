@@ -129,7 +129,7 @@ def figures(found: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", GROWING)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_earlier_copies_change_nothing_in_any_order_and_number(name: str, data: st.DataObject) -> None:
     piece, least = GROWING[name]
@@ -144,7 +144,7 @@ def test_earlier_copies_change_nothing_in_any_order_and_number(name: str, data: 
 
 
 @pytest.mark.parametrize("name", SLICED)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_slices_that_cover_a_file_have_its_figures_in_any_order(name: str, data: st.DataObject) -> None:
     places = size(name, of_lines)

@@ -170,9 +170,11 @@ class _File:
                     "turn.completed", saying.ended("completed"), key=key, rank=ENDED, at=at, turn=turn
                 )
         elif kind == "abort":
-            yield told.event(
-                "turn.completed", saying.ended("interrupted"), key=key, rank=ENDED, at=at, turn=turn
-            )
+            if turn is not None:
+                ended = saying.ended("interrupted")
+                yield told.event("turn.completed", ended, key=key, rank=ENDED, at=at, turn=turn)
+            else:
+                self._notes.traits["end_of_a_turn_outside_this_file"] += 1
         elif kind.startswith("tool.") and kind not in UNTOLD:
             yield from self._tool(told, kind, data, key, at, turn, value)
         elif kind.startswith("subagent."):

@@ -82,7 +82,9 @@ def events(records: Callable[[], Iterator[dict[str, Any]]], told: Told, notes: N
 def _event(
     told: Told, notes: Notes, record: dict[str, Any], kind: str, key: str, at: str | None, turn: str | None
 ) -> Iterator[Envelope]:
-    if kind == "MessageEvent":
+    if turn is None and _is_end(record, kind):
+        notes.traits["end_of_a_turn_outside_this_file"] += 1
+    elif kind == "MessageEvent":
         yield from _message(told, record, key, at, turn)
     elif kind == "ActionEvent":
         yield from _action(told, record, key, at, turn)
@@ -237,6 +239,13 @@ def _state(
         yield told.event("turn.completed", saying.ended(STATES[value]), key=key, rank=ENDED, at=at, turn=turn)
     else:
         notes.untold["ConversationStateUpdateEvent"] += 1
+
+
+def _is_end(record: Mapping[str, Any], kind: str) -> bool:
+    """Whether an event says nothing but that a turn ended: without the turn it would end one that nobody began."""
+    if kind == "ConversationStateUpdateEvent":
+        return record.get("key") == "execution_status" and text(record.get("value")) in STATES
+    return kind in ("PauseEvent", "ConversationErrorEvent")
 
 
 def _is_prompt(record: Mapping[str, Any]) -> bool:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from tests.stack import databases, servers
 from tests.stack.commands import Running, eventually, run
-from tests.stack.topics import Record, Topic, create_topic, produce
+from tests.stack.topics import Record, Topic, create_topic, produce, run_apart
+from turnledger.doctor import resum
+from turnledger.doctor import verify as verifying
 from turnledger.doctor.faults import Report
+from turnledger.doctor.reread import reread
+from turnledger.doctor.scope import NotAScope, Scope, one_session, what_came_since
 from turnledger.doctor.verify import verify_on
 from turnledger.pricing import packaged, price_call
+from turnledger.store.instants import load_as_microseconds
 
 PRICE = partial(price_call, packaged())
 
@@ -46,8 +54,11 @@ def exchange(session: str, first: int, turn: str, message: str) -> list[dict[str
     ]  # fmt: skip
 
 
-def records() -> list[Record]:
-    """Four sessions: a whole one; its fork, which holds the same call; one with a gap, a conflict and a duplicate; one without numbers."""
+def waves() -> list[list[Record]]:
+    """Four sessions: a whole one; its fork, which holds the same call; one with a gap, a conflict and a duplicate; one without numbers.
+
+    Applied one after the other, so that partition 0 has three batches.
+    """
     whole = [
         event("whole", 0, "session.started", payload={"agent": "a"}),
         *exchange("whole", 1, "t-1", "m-1"),
@@ -59,6 +70,7 @@ def records() -> list[Record]:
             "net.requested",
             turn_id="t-1",
             payload={"domain": "a.example", "port": 443, "decision": "allowed"},
+            seal="unknown field",
         )
     )
     fork = [
@@ -72,47 +84,87 @@ def records() -> list[Record]:
         {**event("unnumbered", n, "net.requested", payload={"domain": "b.example", "decision": "denied"}), "seq": None, "receipt_key": f"r{n}"}
         for n in range(3)
     ]  # fmt: skip
-    sent = [
-        Record(json.dumps(one).encode(), key=f"default/{one['session_id']}".encode())
-        for one in (*whole, *fork, *holed, *again, *unnumbered)
+    bad = Record(b'{"session_id":"whole","type":"x","seq":"1"}', key=b"default/whole", partition=0)
+    return [
+        [*_sent(whole, 0), *_sent(holed, 1)],
+        [*_sent(fork, 0), *_sent(again, 1)],
+        [bad, *_sent(unnumbered, 1)],
     ]
-    return [*sent, Record(b'{"session_id":"whole","type":"x","seq":"1"}', key=b"default/whole")]
+
+
+def _sent(events: list[dict[str, Any]], partition: int) -> list[Record]:
+    return [
+        Record(json.dumps(one).encode(), f"default/{one['session_id']}".encode(), partition) for one in events
+    ]
+
+
+RECORDS = 32
+BATCHES_OF_PARTITION_0 = [(0, 8), (8, 21), (21, 22)]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A database that the workers wrote and left, nothing on its way, and the topic that they read."""
+
+    url: str
+    topic: Topic
+
+    def environment(self) -> dict[str, str]:
+        return self.topic.environment() | {"TURNLEDGER_DATABASE_URL": self.url}
 
 
 @pytest.fixture(scope="module")
-def written(
+def left(
     stack: servers.Servers, database_template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """A database that the workers wrote and left, nothing on its way."""
-    url = databases.create(stack.database_url, template=database_template)
-    topic: Topic = create_topic(stack.kafka_bootstrap, 2)
-    environment = topic.environment() | {"TURNLEDGER_DATABASE_URL": url}
-    produce(topic, records())
+) -> Iterator[Written]:
+    there = Written(
+        databases.create(stack.database_url, template=database_template),
+        create_topic(stack.kafka_bootstrap, 2),
+    )
     folder = tmp_path_factory.mktemp("verify")
     running = [
-        Running(("worker", "--health-port", "0"), environment, folder / "worker.log"),
-        Running(("rollup", "--health-port", "0"), environment, folder / "rollup.log"),
+        Running(("worker", "--health-port", "0"), there.environment(), folder / "worker.log"),
+        Running(("rollup", "--health-port", "0"), there.environment(), folder / "rollup.log"),
     ]
+    sent = 0
     try:
-
-        def settled() -> bool:
-            assert all(one.running() for one in running), [one.output() for one in running]
-            with psycopg.connect(url) as link:
-                row = link.execute(
-                    "select coalesce(sum(next_offset), 0) = %s, not exists (select from ledger.marks),"
-                    " not exists (select from projection_a.hour_marks),"
-                    " bool_and(flushed_batch >= (select max(batch_no) from ledger.ingest_batches b"
-                    " where b.topic = p.topic and b.partition = p.partition)) from ledger.ingest_progress p",
-                    (len(records()),),
-                ).fetchone()
-            return row is not None and all(row)
-
-        eventually(settled, what="the workers have written everything", seconds=90)
+        for wave in waves():
+            sent += len(produce(there.topic, wave))
+            eventually(partial(_applied, there.url, sent, running), what="a wave is applied", seconds=90)
+        eventually(partial(_settled, there.url), what="the workers have written everything", seconds=90)
     finally:
         for one in running:
             one.stop()
-    yield url
-    databases.drop(stack.database_url, url)
+    assert sent == RECORDS
+    with psycopg.connect(there.url) as link:
+        found = link.execute(
+            "select from_offset, to_offset from ledger.ingest_batches where partition = 0 order by 1"
+        ).fetchall()
+    assert found == BATCHES_OF_PARTITION_0
+    yield there
+    databases.drop(stack.database_url, there.url)
+
+
+def _applied(url: str, records: int, running: list[Running]) -> bool:
+    assert all(one.running() for one in running), [one.output() for one in running]
+    with psycopg.connect(url) as link:
+        row = link.execute("select coalesce(sum(next_offset), 0) from ledger.ingest_progress").fetchone()
+    return row == (records,)
+
+
+def _settled(url: str) -> bool:
+    with psycopg.connect(url) as link:
+        row = link.execute(
+            "select not exists (select from ledger.marks), not exists (select from projection_a.hour_marks),"
+            " bool_and(flushed_batch >= (select max(batch_no) from ledger.ingest_batches b"
+            " where b.topic = p.topic and b.partition = p.partition)) from ledger.ingest_progress p"
+        ).fetchone()
+    return row is not None and all(row)
+
+
+@pytest.fixture(scope="module")
+def written(left: Written) -> str:
+    return left.url
 
 
 @pytest.fixture
@@ -120,14 +172,39 @@ def damaged(written: str) -> Iterator[Callable[..., Report]]:
     """``damaged("update …")``: the report on a database to which that was done; it is taken back before the next."""
     with psycopg.connect(written) as link:
 
-        def judge(*statements: str) -> Report:
+        def judge(
+            *statements: str, scope: Callable[[psycopg.Connection[Any]], Scope] | None = None
+        ) -> Report:
             link.rollback()
             for statement in statements:
                 assert link.execute(statement).rowcount != 0, statement  # type: ignore[arg-type]
-            return verify_on(link, PRICE, settle_seconds=0.0)
+            return verify_on(link, PRICE, scope(link) if scope is not None else None, settle_seconds=0.0)
 
         yield judge
         link.rollback()
+
+
+@pytest.fixture
+def reread_after(left: Written) -> Iterator[Callable[..., Report]]:
+    """``reread_after("update …")``: what Kafka, read again, says of a database to which that was done."""
+    with psycopg.connect(left.url) as link:
+        load_as_microseconds(link)
+
+        def judge(*statements: str, scope: Scope | None = None) -> Report:
+            link.rollback()
+            for statement in statements:
+                assert link.execute(statement).rowcount != 0, statement  # type: ignore[arg-type]
+            report = Report()
+            reread(link, left.topic.bootstrap, report, scope or Scope(), record_limit=1 << 20)
+            return report
+
+        yield judge
+        link.rollback()
+
+
+def broken(report: Report) -> dict[str, set[str]]:
+    """What is wrong, by invariant."""
+    return {name: {fault.what for fault in faults} for name, faults in report.faults.items() if faults}
 
 
 def only(report: Report, invariant: str) -> dict[str, Any]:
@@ -168,14 +245,15 @@ def test_a_lost_event_is_named(damaged: Callable[..., Report]) -> None:
 
 def test_an_event_of_another_day_twice_is_named(damaged: Callable[..., Report]) -> None:
     report = damaged(
-        "insert into ledger.events (day, batch_no, stream_no, seq, kafka_offset, type, raw)"
-        " select e.day + 1, e.batch_no, e.stream_no, e.seq, e.kafka_offset, e.type, e.raw from ledger.events e"
+        "insert into ledger.events (day, batch_no, stream_no, seq, kafka_offset, type, occurred_at, raw)"
+        " select e.day + 1, e.batch_no, e.stream_no, e.seq, e.kafka_offset, e.type, e.occurred_at, e.raw from ledger.events e"
         " join ledger.streams st using (stream_no) join ledger.sessions s using (session_no) where s.session_id = 'holed' and e.seq = 2"
     )
-    assert any(
-        fault.what == "an event is in the ledger twice" and fault.row["seq"] == 2
-        for fault in report.faults["I1"]
-    )
+    (twice,) = [fault for fault in report.faults["I1"] if fault.what == "an event is in the ledger twice"]
+    assert (twice.row["session_id"], twice.row["seq"], len(twice.row["days"])) == ("holed", 2, 2)
+    assert broken(report) == {
+        "I1": {"an event is in the ledger twice", "a batch's accepted events are not those in the ledger"}
+    }
 
 
 def test_bytes_that_were_changed_are_named(damaged: Callable[..., Report]) -> None:
@@ -322,14 +400,453 @@ def test_a_rollup_that_is_not_its_recomputation_is_named(
     assert {name for name, count in report.counts.items() if count} == {"I5"}
 
 
-def test_a_hole_without_a_row_and_a_row_without_a_hole_are_named(damaged: Callable[..., Report]) -> None:
-    row = damaged("delete from ledger.gaps").faults["I7"][0]
-    assert (row.what, row.row["session_id"], row.row["from_seq"]) == ("a hole has no gap row", "holed", 1)
-    row = damaged(
-        "insert into ledger.gaps (stream_no, from_seq, to_seq, state, missing)"
-        " select stream_no, 2, 3, 'open', 2 from ledger.streams st join ledger.sessions s using (session_no) where s.session_id = 'whole'"
-    ).faults["I7"][0]
-    assert (row.what, row.row["session_id"], row.row["to_seq"]) == ("a gap row has no hole", "whole", 3)
+SESSION = "(select session_no from ledger.sessions where session_id = '{}')"
+STREAM = (
+    "(select stream_no from ledger.streams join ledger.sessions using (session_no) where session_id = '{}')"
+)
+
+
+@pytest.mark.parametrize(
+    ("damage", "invariant", "what", "named"),
+    [
+        (
+            f"update ledger.streams set low = low - 1 where stream_no = {STREAM.format('whole')}",
+            "I1",
+            "a stream's low is not the least number that it has not seen",
+            {"session_id": "whole", "stream": "ledger", "low": 7, "least_missing": 8},
+        ),
+        (
+            f"update ledger.streams set low = 2 where stream_no = {STREAM.format('holed')}",
+            "I1",
+            "a stream's low is not the least number that it has not seen",
+            {"session_id": "holed", "low": 2, "least_missing": 1},
+        ),
+        (
+            f"update ledger.streams set holes = 2 where stream_no = {STREAM.format('holed')}",
+            "I1",
+            "a stream's count of holes is not that of its chunks",
+            {"session_id": "holed", "holes": 2, "missing": 1},
+        ),
+        (
+            f"update ledger.streams set hi = hi + 1, low = low + 1 where stream_no = {STREAM.format('whole')}",
+            "I1",
+            "a number counts as seen whose event is not in the ledger",
+            {"session_id": "whole", "seq": 8, "seen": 9, "events": 8},
+        ),
+        (
+            f"update ledger.streams set receipts = 4 where stream_no = {STREAM.format('unnumbered')}",
+            "I1",
+            "a stream's count of receipts is not that of its receipts",
+            {"session_id": "unnumbered", "receipts": 4, "known": 3},
+        ),
+        (
+            f"delete from ledger.stream_days where stream_no = {STREAM.format('whole')}",
+            "I1",
+            "a number's day is not written down",
+            {"session_id": "whole", "stream": "ledger"},
+        ),
+        (
+            f"update ledger.events set type = 'note' where seq = 7 and stream_no = {STREAM.format('whole')}",
+            "I1",
+            "an event's columns are not what its bytes say",
+            {"session_id": "whole", "seq": 7, "type": "note"},
+        ),
+        (
+            f"update ledger.events set raw = 'no JSON' where seq = 3 and stream_no = {STREAM.format('whole')}",
+            "I1",
+            "an event's bytes are no event any more",
+            {"session_id": "whole", "seq": 3, "reason": "json"},
+        ),
+        (
+            f"update ledger.events set kafka_offset = 40 where seq = 3 and stream_no = {STREAM.format('whole')}",
+            "I1",
+            "a batch's accepted events are not those in the ledger",
+            {"partition": 0, "from_offset": 0, "to_offset": 8, "last_position": 40},
+        ),
+        (
+            "update ledger.dead_letters set kafka_offset = 5",
+            "I1",
+            "a batch's dead letters are not those in the ledger",
+            {"partition": 0, "from_offset": 21, "to_offset": 22, "first_position": 5},
+        ),
+        (
+            "update ledger.ingest_progress set next_offset = next_offset + 1 where partition = 0",
+            "I2",
+            "a partition's batches do not span its offsets",
+            {"partition": 0, "next_offset": 23, "last_batch_to": 22},
+        ),
+        (
+            "update ledger.ingest_progress set flushed_batch = flushed_batch + 100 where partition = 1",
+            "I3",
+            "a partition's progress does not cover its batches",
+            {"partition": 1},
+        ),
+        (
+            "update projection_a.model_calls set output_tokens = output_tokens + 1 where message_id = 'm-2'",
+            "I4",
+            "model_calls.output_tokens is not what it should be",
+            {"session_id": "fork", "column": "output_tokens", "stored": 21, "computed": 20},
+        ),
+        (
+            f"update projection_a.turn_records set digest = 'x' where session_no = {SESSION.format('holed')}",
+            "I4",
+            "turn_records.digest is not what it should be",
+            {"session_id": "holed", "table": "turn_records", "stored": "x"},
+        ),
+        (
+            f"update projection_a.sessions set cost_micro_usd = cost_micro_usd - 1 where session_no = {SESSION.format('holed')}",
+            "I5",
+            "sessions.cost_micro_usd is not what it should be",
+            {"session_id": "holed", "column": "cost_micro_usd"},
+        ),
+        (
+            "delete from ledger.gaps",
+            "I7",
+            "a hole has no gap row",
+            {"session_id": "holed", "from_seq": 1, "to_seq": 1, "state": "open"},
+        ),
+        (
+            f"insert into ledger.gaps (stream_no, from_seq, to_seq, state, missing) values ({STREAM.format('whole')}, 2, 3, 'open', 2)",
+            "I7",
+            "a gap row has no hole",
+            {"session_id": "whole", "from_seq": 2, "to_seq": 3, "missing": 2},
+        ),
+        (
+            f"update ledger.streams set open_gaps = 0 where stream_no = {STREAM.format('holed')}",
+            "I7",
+            "a stream's count of open gaps is not what is missing",
+            {"session_id": "holed", "stored": 0, "computed": 1},
+        ),
+    ],
+)
+def test_a_damage_is_named_with_its_invariant_and_its_row_and_nothing_else_is(
+    damaged: Callable[..., Report], damage: str, invariant: str, what: str, named: dict[str, Any]
+) -> None:
+    report = damaged(damage)
+    assert broken(report) == {invariant: {what}}
+    (fault,) = report.faults[invariant]
+    assert {key: fault.row.get(key) for key in named} == named
+
+
+def test_an_audit_row_that_is_gone_leaves_a_hole_in_the_chain(damaged: Callable[..., Report]) -> None:
+    report = damaged("delete from ledger.ingest_batches where partition = 0 and from_offset = 8")
+    assert broken(report) == {
+        "I1": {"a batch's accepted events are not those in the ledger"},
+        "I2": {"a batch does not begin where the one before it ended"},
+    }
+    row = report.faults["I2"][0].row
+    assert (row["partition"], row["from_offset"], row["previous_to_offset"]) == (0, 21, 8)
+    row = report.faults["I1"][0].row
+    assert (row["accepted"], row["events"], row["first_position"], row["last_position"]) == (None, 13, 8, 20)
+
+
+def test_a_next_offset_that_went_back_is_named_by_the_chain_and_by_the_order(
+    damaged: Callable[..., Report],
+) -> None:
+    report = damaged("update ledger.ingest_progress set next_offset = next_offset - 1 where partition = 0")
+    assert broken(report) == {
+        "I2": {"a partition's batches do not span its offsets"},
+        "I3": {"a partition's progress does not cover its batches"},
+    }
+    row = report.faults["I3"][0].row
+    assert (row["partition"], row["next_offset"], row["last_batch_to"]) == (0, 21, 22)
+
+
+def test_a_kept_hash_that_is_not_the_events_is_named(damaged: Callable[..., Report]) -> None:
+    report = damaged("update ledger.conflicts set kept_sha256 = sha256('x')")
+    (fault,) = report.faults["I1"]
+    assert fault.what == "a conflict's kept hash is not that of the event"
+    assert (fault.row["session_id"], fault.row["seq"]) == ("holed", 0)
+
+
+def test_all_faults_are_counted_and_the_first_are_shown(damaged: Callable[..., Report]) -> None:
+    report = damaged(
+        "insert into ledger.streams (session_no, producer, epoch, stream)"
+        " select 900000 + n, 'p', 0, 'ledger' from generate_series(1, 25) as n"
+    )
+    assert (report.counts["I1"], len(report.faults["I1"])) == (25, 10)
+    assert report.faults["I1"][0].row["session_no"] == 900001
+
+
+# --- a part of the ledger -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("called", ["fork", "default/fork"])
+def test_one_session_is_looked_at_with_those_that_share_its_calls(
+    damaged: Callable[..., Report], called: str
+) -> None:
+    report = damaged(
+        "update projection_a.turns set status = 'failed' where turn_key = 't-1'",
+        "update projection_a.turns set status = 'failed' where turn_key = 't-2'",
+        "update ledger.ingest_progress set next_offset = next_offset - 1",
+        scope=lambda link: one_session(link, called),
+    )
+    assert (report.sessions, report.turns, report.events, report.skipped) == (1, 2, 13, {"I2", "I3"})
+    assert broken(report) == {"I4": {"turns.status is not what it should be"}}
+    assert [(fault.row["session_id"], fault.row["key"]) for fault in report.faults["I4"]] == [
+        ("fork", "t-1"),
+        ("fork", "t-2"),
+    ]
+    assert report.not_checked[0].startswith("anything but default/fork: I2, I3,")
+
+
+def test_a_session_id_of_two_tenants_is_a_question(written: str) -> None:
+    with psycopg.connect(written) as link:
+        link.execute(
+            "insert into ledger.sessions (tenant, session_id, home_topic, home_partition)"
+            " values ('other', 'whole', 't', 0), ('default', 'a/b', 't', 0), ('default/a', 'b', 't', 0)"
+        )
+        with pytest.raises(NotAScope) as told:
+            one_session(link, "whole")
+        assert str(told.value) == (
+            "which session is 'whole': 'whole' of tenant 'default', 'whole' of tenant 'other'? "
+            "Name one as tenant/session_id, or its tenant with --tenant."
+        )
+        found = one_session(link, "other/whole").session
+        assert found is not None and (found.tenant, found.session_id) == ("other", "whole")
+        with pytest.raises(NotAScope, match="which session is 'default/a/b'"):
+            one_session(link, "default/a/b")
+        found = one_session(link, "default/a/b", "default").session
+        assert found is not None and found.session_id == "a/b"
+        with pytest.raises(NotAScope, match="the ledger has no session 'nobody'"):
+            one_session(link, "nobody")
+        link.rollback()
+
+
+def test_since_looks_at_what_came_in_since_then_and_says_what_it_left_out(
+    damaged: Callable[..., Report],
+) -> None:
+    """`whole` and `holed` began long ago; of `holed` a contradiction came in later."""
+    long_ago = [
+        "update ledger.ingest_batches set committed_at = '2026-01-02T00:00:00Z' where from_offset = 0",
+        "update ledger.dead_letters set recorded_at = '2026-01-02T00:00:00Z'",
+    ]
+    damage = [
+        "update projection_a.turns set status = 'failed' where turn_key = 't-1'",
+        "update ledger.ingest_batches set duplicates = duplicates + 1, accepted = accepted - 1 where from_offset = 0",
+    ]
+    since = 1_767_400_000_000_000  # 2026-01-03T00:26:40Z
+    report = damaged(*long_ago, *damage, scope=lambda link: what_came_since(link, since))
+    assert (report.sessions, report.partly) == (3, True)
+    assert broken(report) == {"I4": {"turns.status is not what it should be"}}
+    assert {fault.row["session_id"] for fault in report.faults["I4"]} == {"fork", "holed"}
+    assert report.not_checked == [
+        "batches committed before 2026-01-03T00:26:40.000000Z, and sessions of which no event, conflict or dead letter came in since"
+    ]
+    everything = damaged(*long_ago, *damage)
+    assert everything.sessions == 4
+    assert set(broken(everything)) == {"I1", "I4"}
+
+
+def test_since_the_future_looks_at_nothing_and_says_so(written: str) -> None:
+    settings = {"TURNLEDGER_DATABASE_URL": written}
+    done = run("verify", "--since", "2999-01-01T00:00:00Z", environment=settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 sessions, 0 turns, 0 events" in done.stdout
+    assert done.stdout.splitlines()[-1] == "verify: what was looked at holds"
+
+
+def test_a_time_that_is_none_is_a_sentence(written: str) -> None:
+    done = run("verify", "--since", "yesterday", environment={"TURNLEDGER_DATABASE_URL": written})
+    assert done.returncode == 2
+    assert done.stderr.startswith("turnledger: --since 'yesterday' is no time: ")
+
+
+# --- Kafka read again ---------------------------------------------------------------------------------------------------------------
+
+
+def test_kafka_read_again_agrees_and_nobodys_offsets_move(left: Written) -> None:
+    before = group_offsets(left.topic)
+    done = run("verify", "--topics", "--json", environment=left.environment())
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["holds"], found["records"], found["not_checked"], found["notes"]) == (True, RECORDS, [], [])
+    assert group_offsets(left.topic) == before
+    assert before[left.topic.group_id] == {0: 22, 1: 10}
+
+
+def test_without_topics_the_comparison_with_kafka_is_said_to_be_missing(written: str) -> None:
+    done = run("verify", environment={"TURNLEDGER_DATABASE_URL": written})
+    assert (
+        "not checked: the ledger against the records of Kafka: --topics reads them again"
+        in done.stdout.splitlines()
+    )
+
+
+def test_bytes_that_no_figure_depends_on_are_seen_by_kafka_alone(
+    damaged: Callable[..., Report], reread_after: Callable[..., Report]
+) -> None:
+    damage = (
+        "update ledger.events set raw = convert_to(replace(convert_from(raw, 'UTF8'), 'unknown field', 'another word'), 'UTF8')"
+        " where convert_from(raw, 'UTF8') like '%seal%'"
+    )
+    assert broken(damaged(damage)) == {}
+    row = only(reread_after(damage), "I1")
+    assert row == {
+        "what": "the ledger holds other bytes than Kafka",
+        "topic": row["topic"],
+        "partition": 0,
+        "position": 7,
+        "tenant": "default",
+        "session_id": "whole",
+        "producer": "harness",
+        "epoch": 0,
+        "stream": "ledger",
+        "seq": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("damage", "whats", "named"),
+    [
+        (
+            f"delete from ledger.events where seq = 4 and stream_no = {STREAM.format('fork')}",
+            {"a record of Kafka is neither in the ledger nor in dead letters or conflicts", "a batch's counts are not what Kafka's records give"},
+            {"partition": 0, "position": 12, "session_id": "fork", "seq": 4},
+        ),
+        (
+            "delete from ledger.receipts where ordinal = 1; delete from ledger.events where seq = -2",
+            {"a record of Kafka is neither in the ledger nor in dead letters or conflicts", "a batch's counts are not what Kafka's records give"},
+            {"partition": 1, "position": 8, "session_id": "unnumbered", "seq": None, "receipt_key": "r1"},
+        ),
+        (
+            "delete from ledger.dead_letters",
+            {"a record of Kafka that is no event has no dead letter", "a batch's counts are not what Kafka's records give"},
+            {"partition": 0, "position": 21, "reason": "wrong_type", "field": "seq"},
+        ),
+        (
+            "delete from ledger.conflicts",
+            {"a record that contradicts the event of its key has no receipt"},
+            {"partition": 1, "position": 6, "session_id": "holed", "seq": 0},
+        ),
+        (
+            "update ledger.ingest_batches set accepted = accepted - 1, duplicates = duplicates + 1 where partition = 0 and from_offset = 8",
+            {"a batch's counts are not what Kafka's records give"},
+            {"partition": 0, "from_offset": 8, "accepted": 12, "accepted_in_kafka": 13, "duplicates_in_kafka": 0},
+        ),
+        (
+            "update ledger.ingest_batches set records = records - 1, holes = 1, accepted = accepted - 1 where partition = 0 and from_offset = 8",
+            {"a batch read fewer records than Kafka holds"},
+            {"partition": 0, "from_offset": 8, "records": 12, "in_kafka": 13},
+        ),
+        (
+            "update ledger.ingest_progress set next_offset = 40 where partition = 1",
+            {"the log ends before what was applied: the topic was made anew, or cut"},
+            {"partition": 1, "log_end": 10, "next_offset": 40},
+        ),
+        (
+            f"update ledger.sessions set session_id = 'renamed' where session_no = {SESSION.format('holed')}",
+            {
+                "an event stands under names that Kafka does not say",
+                "a record of Kafka is neither in the ledger nor in dead letters or conflicts",
+                "a batch's counts are not what Kafka's records give",
+            },
+            {"partition": 1, "position": 0, "session_id": "renamed", "seq": 0},
+        ),
+    ],
+)  # fmt: skip
+def test_what_kafka_holds_and_the_ledger_does_not_is_named(
+    reread_after: Callable[..., Report], damage: str, whats: set[str], named: dict[str, Any]
+) -> None:
+    report = reread_after(*damage.split("; "))
+    assert broken(report) == {"I1": whats}
+    row = report.faults["I1"][0].row
+    assert {key: row.get(key) for key in named} == named
+
+
+def test_kafka_is_read_again_for_one_session(reread_after: Callable[..., Report], written: str) -> None:
+    with psycopg.connect(written) as link:
+        scope = one_session(link, "holed")
+    report = reread_after("delete from ledger.conflicts", "delete from ledger.dead_letters", scope=scope)
+    assert broken(report) == {"I1": {"a record that contradicts the event of its key has no receipt"}}
+
+
+def test_a_topic_that_the_broker_does_not_have_is_said_and_not_made(
+    reread_after: Callable[..., Report], left: Written
+) -> None:
+    report = reread_after("update ledger.ingest_progress set topic = 'nowhere'")
+    assert report.not_checked == [
+        f"I1 of nowhere against Kafka: the broker at {left.topic.bootstrap} has no such topic"
+    ]
+    assert "nowhere" not in topics_of(left.topic.bootstrap)
+
+
+def test_what_has_left_retention_is_said_and_no_fault(
+    stack: servers.Servers, database: str, start: Callable[..., Running]
+) -> None:
+    topic = create_topic(stack.kafka_bootstrap, 1)
+    environment = topic.environment() | {"TURNLEDGER_DATABASE_URL": database}
+    worker = start("worker", "--health-port", "0", environment=environment)
+    for one in exchange("s", 0, "t", "m"):
+        produce(topic, _sent([one], 0))
+    eventually(partial(_applied, database, 6, [worker]), what="all is applied")
+    worker.stop()
+    delete_before(topic, 4)
+    assert run("rollup", "--once", environment=environment).returncode == 0
+    done = run("verify", "--topics", environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (
+        f"not checked: offsets 0 to 3 of partition 0 of {topic.name} against Kafka: they have left retention"
+        in done.stdout.splitlines()
+    )
+    assert ", 2 records of Kafka" in done.stdout
+
+
+def test_a_broker_that_does_not_answer_is_a_sentence(written: str) -> None:
+    settings = {"TURNLEDGER_DATABASE_URL": written, "TURNLEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:9"}
+    done = run("verify", "--topics", "--settle", "0", environment=settings)
+    assert done.returncode == 2
+    assert done.stderr.startswith("turnledger: the broker at 127.0.0.1:9 does not answer")
+
+
+async def _with_admin(bootstrap: str, ask: Callable[[AIOKafkaAdminClient], Awaitable[Any]]) -> Any:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        return await ask(admin)
+    finally:
+        await admin.close()
+
+
+def group_offsets(topic: Topic) -> dict[str, dict[int, int]]:
+    """Committed offsets of the topic by group and partition, for every group of the broker that has any."""
+
+    async def ask(admin: AIOKafkaAdminClient) -> dict[str, dict[int, int]]:
+        found: dict[str, dict[int, int]] = {}
+        for group, _ in await admin.list_consumer_groups():
+            offsets = await admin.list_consumer_group_offsets(group)
+            ours = {at.partition: one.offset for at, one in offsets.items() if at.topic == topic.name}
+            if ours:
+                found[group] = ours
+        return found
+
+    return dict(run_apart(_with_admin(topic.bootstrap, ask)))
+
+
+def topics_of(bootstrap: str) -> list[str]:
+    return list(run_apart(_with_admin(bootstrap, lambda admin: admin.list_topics())))
+
+
+def delete_before(topic: Topic, offset: int) -> None:
+    async def ask(admin: AIOKafkaAdminClient) -> None:
+        await admin.delete_records({TopicPartition(topic.name, 0): RecordsToDelete(before_offset=offset)})
+
+    run_apart(_with_admin(topic.bootstrap, ask))
+
+
+# --- beside live workers ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_that_appears_after_the_first_snapshot_is_no_fault(
+    damaged: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who shares calls with whom is read once; a session that began to share one meanwhile is looked at again."""
+    known = [resum.Families()]
+    monkeypatch.setattr(
+        verifying, "families", lambda link, slot: known.pop() if known else resum.families(link, slot)
+    )
+    assert broken(damaged("analyze ledger.sessions")) == {}
+    assert not known
 
 
 def test_what_a_worker_has_still_to_write_is_no_fault(damaged: Callable[..., Report]) -> None:
@@ -366,6 +883,36 @@ def test_a_fault_ends_with_status_1_and_the_name_of_what_is_broken(
             in done.stdout
         )
         assert done.stdout.splitlines()[-1] == "verify: I4 does not hold"
+    finally:
+        databases.drop(stack.database_url, url)
+
+
+def test_projections_and_gaps_that_were_damaged_are_whole_again_once_flushed_batch_is_set_back(
+    left: Written, stack: servers.Servers, start: Callable[..., Running]
+) -> None:
+    """What the operations page tells people to do."""
+    url = databases.create(stack.database_url, template=left.url.rpartition("/")[2])
+    settings = left.environment() | {"TURNLEDGER_DATABASE_URL": url}
+    try:
+        with psycopg.connect(url) as link:
+            link.execute("delete from projection_a.turns where turn_key = 't-2'")
+            link.execute("update projection_a.model_calls set output_tokens = 7")
+            link.execute("delete from ledger.gaps")
+            link.execute("update ledger.ingest_progress set flushed_batch = 0")
+        worker = start("worker", "--health-port", "0", environment=settings)
+        start("rollup", "--health-port", "0", environment=settings)
+
+        def whole() -> bool:
+            assert worker.running(), worker.output()
+            with psycopg.connect(url) as link:
+                (folded,) = link.execute(
+                    "select bool_and(flushed_batch > 0) from ledger.ingest_progress"
+                ).fetchone() or (False,)
+            return bool(folded) and _settled(url)
+
+        eventually(whole, what="everything is folded again", seconds=90)
+        done = run("verify", environment=settings)
+        assert done.returncode == 0, done.stdout
     finally:
         databases.drop(stack.database_url, url)
 

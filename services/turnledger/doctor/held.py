@@ -137,12 +137,17 @@ def events_faults(
     keys = {one.stream_no: one for one in streams}
     receipt_keys: dict[tuple[int, int], str] = {}
     for event, stream_no, seq, day in events:
-        if seq in by_stream[stream_no]:
+        other = by_stream[stream_no].get(seq)
+        if other is not None:
             place = {**_named(ref), **keys[stream_no].names, "seq": seq}
-            faults.append(Fault("I1", TWICE, {**place, "days": _days(events, stream_no, seq)}))
+            days = sorted({other.isoformat(), day.isoformat()})
+            faults.append(Fault("I1", TWICE, {**place, "days": days}))
         by_stream[stream_no][seq] = day
         if seq < 0 and event.receipt_key is not None:
             receipt_keys[stream_no, seq] = event.receipt_key
+    if faults:
+        # What else is wrong follows from these.
+        return faults
     for one in streams:
         place = {**_named(ref), **one.names}
         held = by_stream[one.stream_no]
@@ -150,11 +155,6 @@ def events_faults(
         faults += _day_faults(one, place, held)
         faults += _receipt_faults(one, place, held, receipt_keys)
     return faults
-
-
-def _days(events: Sequence[HeldEvent], stream_no: int, seq: int) -> list[str]:
-    """The partitions that hold an event which is there more than once."""
-    return sorted(one.day.isoformat() for one in events if (one.stream_no, one.seq) == (stream_no, seq))
 
 
 def _named(ref: SessionRef) -> Row:

@@ -42,6 +42,7 @@ def verify(
     Exit status 1 when an invariant is broken, or could not be judged because a worker has still to write.
     """
     import json
+    import logging
     from dataclasses import replace
     from functools import partial
 
@@ -59,6 +60,7 @@ def verify(
     if tenant is not None and session is None:
         raise NotAScope("--tenant says whose session is meant: give it with --session.")
     began = None if since is None else parse_since(since)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
     settings = Settings()
     url = database_url(settings)
     require(url)

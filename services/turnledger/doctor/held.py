@@ -26,8 +26,6 @@ from turnledger.store.read import SessionRef
 
 TWICE = "an event is in the ledger twice"
 UNREADABLE = "an event's bytes are no event any more"
-NOT_FOLDED = frozenset({TWICE, UNREADABLE})
-"""After these a session is not folded: what a fold would say of it follows from the fault."""
 CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
 """Rows of a long result that are in memory at once; an older libpq gives them one by one."""
 

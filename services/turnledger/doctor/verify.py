@@ -18,7 +18,8 @@ import psycopg
 from turnledger.doctor.audit import hourly_rows, ledger_faults, read_rows
 from turnledger.doctor.faults import Fault, Report
 from turnledger.doctor.held import (
-    NOT_FOLDED,
+    TWICE,
+    UNREADABLE,
     StoredStream,
     conflict_faults,
     events_faults,
@@ -334,8 +335,10 @@ class _Verifier:
             self.report.sessions += 1
             self.report.events += len(events)
         faults += stored.kept[number]
-        faults += events_faults(ref, streams, events)
-        if any(fault.what in NOT_FOLDED for fault in faults):
+        if not any(fault.what == UNREADABLE for fault in faults):
+            faults += events_faults(ref, streams, events)
+        if any(fault.what in (UNREADABLE, TWICE) for fault in faults):
+            # What a fold, or a count, would say of these follows from the fault.
             return faults
         fold = fold_session(ref.tenant, ref.session_id, [one.event for one in events])
         if first:

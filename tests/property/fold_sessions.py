@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from turnledger.contract.event import Event
+from turnledger.fold.items import item_key
 from turnledger.fold.model import Row, SessionFold, TurnFold
 from turnledger.fold.state import NeedsHistory, SessionChanges, SessionState, point_key
 
@@ -65,6 +66,38 @@ def _payload(what: str, number: int, which: int) -> tuple[str, dict[str, Any]]:
         "tool": ("tool_call.requested", {"tool_name": "bash"}),
         "result": ("tool_call.completed", {"status": "ok", "tool_name": "bash"}),
         "net": ("net.requested", {"domain": "a.example", "port": 443, "decision": "allowed"}),
+        "provider": ("net.requested", {"domain": "api.openai.com", "port": 443, "decision": "allowed"}),
+        "again": (
+            "message.recorded",
+            {"role": "user", "text": f"hello {which}"},
+        ),  # the same words come again
+        "echo": ("message.recorded", {"role": "assistant", "content": [f"well {which}"]}),
+        "thought": ("model_call.completed", {"provider": "openai", "thinking": "hm", "text": f"so {which}"}),
+        "ask": ("tool_call.requested", {"tool_name": "grep", "arguments": {"pattern": which}}),
+        "told": ("tool_call.completed", {"status": "ok", "preview": f"out {which}"}),
+        "submit": (
+            "tool_results.submitted",
+            {"tool_call_ids": ["tool0", 7, "tool1", "tool0"][which:], "context_tokens": number},
+        ),
+        "body": (
+            "body.recorded",
+            {
+                "for_event_id": f"e{which}",
+                "source": "net",
+                "direction": "response",
+                "original_bytes": 6,
+                "truncated": False,
+                "sha256": "0" * 64,
+                "part": number % 3,
+                "parts": 3,
+                "data": "aGk=" if number % 5 else "h",
+            },
+        ),
+        "decided": (
+            "security.decided",
+            {"for_event_id": "e1", "rule_id": which, "stage": "rule", "rule": {"n": number}},
+        ),
+        "asked": ("security.asked", {"for_event_id": "e1", "ask_id": which, "status": "pending"}),
         "fs": ("fs.changed", {"action": "created", "path": "/a", "size": -1 if which else 4}),
         "exec": ("process.started", {"exec_id": which, "command": "ls"}),
         "exit": ("process.exited", {"exec_id": str(which), "exit_code": 0}),
@@ -86,7 +119,21 @@ def _payload(what: str, number: int, which: int) -> tuple[str, dict[str, Any]]:
 
 USUAL = ("start", "end", "said", "answer", "tool", "result", "net", "call")
 MIXED = (*USUAL, "user", "message", "failed", "fs", "exec", "exit", "begin", "odd", "fail")
-ALL = (*MIXED, "total", "thread", "rollup", "stop", "dense", "sparse", "unknown", "lost", "closed", "better")
+SAID = ("again", "echo", "thought", "ask", "told", "submit", "body", "decided", "asked", "provider")
+ALL = (
+    *MIXED,
+    *SAID,
+    "total",
+    "thread",
+    "rollup",
+    "stop",
+    "dense",
+    "sparse",
+    "unknown",
+    "lost",
+    "closed",
+    "better",
+)
 
 IDS = ("none", "id", "other", "index", "both", "later")
 
@@ -116,6 +163,8 @@ SESSIONS = st.one_of(
     steps(("start", "end", "said", "user", "stop"), (1, 2, 5), (0,), 3),  # ids, beside streams without
     steps(("start", "end", "net", "fs", "tool", "result", "stop"), (0, 0, 0, 1), (0,), 3),
     steps(("user", "said", "answer", "end", "net"), (0, 0, 1), (0, 1), 2),
+    steps(("start", "end", *SAID), (1, 1, 2), (0, 1, 3), 1),  # contents of one stream with ids
+    steps(("start", "end", "user", *SAID), (0, 1, 2, 3), (0, 1, 2, 3), 3),
 )
 
 
@@ -205,6 +254,15 @@ def plain_turn(fold: TurnFold) -> dict[str, Any]:
     }
 
 
+def row_key(table: str, row: Row) -> tuple[Any, ...]:
+    """What tells a point row from the others of its table."""
+    if table == "model_items":
+        return item_key(row)
+    if table == "tool_responses":
+        return *point_key(row), row["response_index"]
+    return point_key(row)
+
+
 @dataclass
 class Projection:
     """What is written: the worker's tables of one session."""
@@ -222,13 +280,20 @@ class Projection:
         for fold in changes.turns:
             self.turns[fold.turn.key] = copy.deepcopy(plain_turn(fold))
         for table, keys in changes.replaced_points.items():
+            known = self.points[table]
             for place in keys:
-                del self.points[table][place]
+                there = [one for one in known if one[: len(place)] == place]
+                assert there, "a row is taken back that was not written"
+                for one in there:
+                    del known[one]
+        for item in changes.replaced_items:
+            del self.points["model_items"][item]
         for table, rows in changes.points.items():
             known = self.points.setdefault(table, {})
             for row in rows:
-                assert point_key(row) not in known, "a point row is written twice"
-                known[point_key(row)] = copy.deepcopy(row)
+                key = row_key(table, row)
+                assert key not in known, "a point row is written twice"
+                known[key] = copy.deepcopy(row)
         if changes.loose is not None:
             self.loose = copy.deepcopy((changes.loose.calls, changes.loose.tools, changes.loose.parts))
         if changes.gaps is not None:
@@ -243,7 +308,9 @@ class Projection:
         return cls(
             turns={one.turn.key: plain_turn(one) for one in fold.turns},
             points={
-                table: {point_key(row): row for row in rows} for table, rows in fold.points.items() if rows
+                table: {row_key(table, row): row for row in rows}
+                for table, rows in fold.points.items()
+                if rows
             },
             loose=(fold.calls, fold.tools, fold.parts),
             gaps=fold.gaps,

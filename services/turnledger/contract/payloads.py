@@ -473,6 +473,10 @@ class NetRequested(Payload):
     request_headers: Any = Field(None, description="Header values, redacted.")
     response_headers: Any = Field(None, description="Header values, redacted.")
     conn_type: str | None = Field(None, description="Kind of connection.")
+    policy_mode: str | None = Field(None, description="How the policy is applied.")
+    policy_action: str | None = Field(None, description="What the policy asks for.")
+    policy_rule: str | None = Field(None, description="The policy's rule.")
+    policy_reason: str | None = Field(None, description="Why the policy asks for it.")
 
 
 class DnsQueried(Payload):
@@ -487,6 +491,10 @@ class DnsQueried(Payload):
     matched_rule: str | None = Field(None, description="The rule that decided.")
     source_proto: str | None = Field(None, description="How the question came.")
     resolver_ms: Count | None = Field(None, description="How long the resolver took, in ms.")
+    policy_mode: str | None = Field(None, description="How the policy is applied.")
+    policy_action: str | None = Field(None, description="What the policy asks for.")
+    policy_rule: str | None = Field(None, description="The policy's rule.")
+    policy_reason: str | None = Field(None, description="Why the policy asks for it.")
 
 
 class FsChanged(Payload):
@@ -565,6 +573,11 @@ class SecurityDecided(Payload):
     previous: str = Field(description="The decision before.")
     requested: str = Field(description="The decision that was asked for.")
     effective: str = Field(description="The decision that holds.")
+    rule_id: Identifier | None = Field(None, description="The rule that led to it.")
+    rule_action: str | None = Field(None, description="What that rule asks for.")
+    detection_level: str | None = Field(None, description="How serious it is.")
+    rule: Any = Field(None, description="The rule itself.")
+    event: Any = Field(None, description="What it decided about.")
 
 
 class SecurityAsked(Payload):
@@ -574,6 +587,14 @@ class SecurityAsked(Payload):
     stage: str | None = Field(None, description="Where it was asked.")
     ask_id: Identifier = Field(description="The question.")
     status: str = Field(description="Open, or its answer.")
+    rule_id: Identifier | None = Field(None, description="The rule that asks.")
+    rule_action: str | None = Field(None, description="What that rule asks for.")
+    detection_level: str | None = Field(None, description="How serious it is.")
+    rule: Any = Field(None, description="The rule itself.")
+    event: Any = Field(None, description="What is asked about.")
+    previous: str | None = Field(None, description="The decision before.")
+    requested: str | None = Field(None, description="The decision that was asked for.")
+    effective: str | None = Field(None, description="The decision that holds.")
 
 
 class McpObserved(Payload):

@@ -24,9 +24,10 @@ MAX_OPEN_ROWS = 1000
 """Open gaps of one stream beyond this are one row ``fragmented`` (contract 4)."""
 
 POINT_KINDS: dict[str, tuple[columns.Column, ...]] = {
-    **{table: (*columns.POINT_COMMON, *own) for table, (_, own) in columns.POINTS.items()},
-    "exec_events": (*columns.POINT_COMMON, *columns.EXEC_EVENTS),
+    table: (*columns.POINT_COMMON, *own) for table, own in columns.POINT_TABLES.items()
 }
+SEVERAL = {"model_items": "item_type", "tool_responses": "response_index"}
+"""What tells the rows of one position apart in tables where an event may have several."""
 _TURN = ("session_no", "turn_no")
 _POSITION = ("session_no", "stream_no", "seq")
 _FINDING: tuple[columns.Column, ...] = (("severity", "text"), ("count", "int8"), ("rows", "jsonb"))
@@ -151,12 +152,13 @@ def projection_faults(
                 row["producer"], row["epoch"], row["stream"], row["seq"], row["receipt_key"]
             ]
             rows.append({**row, "stream_no": stream_no, "seq": seq})
+        beside = SEVERAL.get(table, "seq")
         faults += compare(
             "I4",
             table,
             named,
             listed,
-            lambda row: (row["stream_no"], row["seq"]),
+            lambda row, beside=beside: (row["stream_no"], row["seq"], row[beside]),  # type: ignore[misc]
             rows,
             stored.of(table, number),
         )

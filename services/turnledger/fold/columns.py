@@ -172,6 +172,20 @@ POINT_COMMON: tuple[Column, ...] = (
     ("pid", "text"),  # origin.pid
 )
 
+_RULE: tuple[Column, ...] = (
+    ("rule_id", "text"),
+    ("rule_action", "text"),
+    ("detection_level", "text"),
+    ("rule", "jsonb"),
+    ("event", "jsonb"),
+)
+_POLICY: tuple[Column, ...] = (
+    ("policy_mode", "text"),
+    ("policy_action", "text"),
+    ("policy_rule", "text"),
+    ("policy_reason", "text"),
+)
+
 POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
     "net_events": (
         "net.requested",
@@ -188,6 +202,9 @@ POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
             ("duration_ms", "int8"),
             ("matched_rule", "text"),
             ("conn_type", "text"),
+            ("request_headers", "jsonb"),
+            ("response_headers", "jsonb"),
+            *_POLICY,
         ),
     ),
     "dns_events": (
@@ -202,6 +219,7 @@ POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
             ("matched_rule", "text"),
             ("source_proto", "text"),
             ("resolver_ms", "int8"),
+            *_POLICY,
         ),
     ),
     "fs_events": (
@@ -250,14 +268,39 @@ POINTS: dict[str, tuple[str, tuple[Column, ...]]] = {
             ("previous", "text"),
             ("requested", "text"),
             ("effective", "text"),
+            *_RULE,
         ),
     ),
     "security_asks": (
         "security.asked",
-        (("ask_id", "text"), ("status", "text"), ("for_event_id", "text"), ("stage", "text")),
+        (
+            ("ask_id", "text"),
+            ("status", "text"),
+            ("for_event_id", "text"),
+            ("stage", "text"),
+            *_RULE,
+            ("previous", "text"),
+            ("requested", "text"),
+            ("effective", "text"),
+        ),
+    ),
+    "event_bodies": (
+        # A row is one part as it came; the view and ``fold.bodies`` put the parts of a body together.
+        "body.recorded",
+        (
+            ("for_event_id", "text"),
+            ("source", "text"),
+            ("direction", "text"),
+            ("content_type", "text"),
+            ("original_bytes", "int8"),
+            ("truncated", "bool"),
+            ("sha256", "text"),
+            ("part", "int8"),
+            ("parts", "int8"),
+        ),
     ),
 }
-"""Tables that this version fills come from here; ``model_items``, ``tool_responses`` and ``event_bodies`` have no rows yet."""
+"""Tables whose row is one event of one type: (type, payload fields)."""
 
 EXEC_EVENTS: tuple[Column, ...] = (
     # process.started and process.exited merged (contract 11); keyed by the position of the event that opened the row.
@@ -274,7 +317,44 @@ EXEC_EVENTS: tuple[Column, ...] = (
     ("exited_at", "ts"),
 )
 
-HIDDEN: frozenset[str] = frozenset({"order_key", "hour_at", "least_at", "inherited_event"})
+BODY_PART: tuple[Column, ...] = (
+    # What a part's bytes say; the bytes themselves stand in the ledger alone.
+    ("stored_bytes", "int8"),
+    (
+        "verified",
+        "bool",
+    ),  # of a body in one part: its bytes hash to `sha256`; null where only the whole could tell
+)
+MODEL_ITEMS: tuple[Column, ...] = (
+    # One content of one trace, at the position of the first event that says it. The content itself stands in the ledger alone.
+    (
+        "item_index",
+        "int8",
+    ),  # from 1 within one exchange; an item that was there before is counted and has no row
+    ("item_type", "text"),  # request reasoning response tool_call tool_response
+    ("role", "text"),
+    ("tool_name", "text"),
+    ("provider", "text"),
+    ("model", "text"),
+    ("content_sha256", "text"),  # of its UTF-8 bytes, of anything but text of its canonical JSON
+    ("content_bytes", "int8"),
+    ("content_field", "text"),  # the payload's field that holds it
+)
+TOOL_RESPONSES: tuple[Column, ...] = (
+    ("response_index", "int8"),  # place of the id in its event's list, from 1
+    ("context_tokens", "int8"),
+)
+
+POINT_TABLES: dict[str, tuple[Column, ...]] = {
+    **{table: own for table, (_, own) in POINTS.items()},
+    "event_bodies": (*POINTS["event_bodies"][1], *BODY_PART),
+    "exec_events": EXEC_EVENTS,
+    "model_items": MODEL_ITEMS,
+    "tool_responses": TOOL_RESPONSES,
+}
+"""Every table whose rows stand at positions of events: its own columns, after the position and ``POINT_COMMON``."""
+
+HIDDEN: frozenset[str] = frozenset({"order_key", "hour_at", "least_at", "inherited_event", "content_field"})
 """Columns that only turnledger's own machinery reads: the SQL views and ``--json`` leave them out, everything else is shown (contract 17)."""
 
 # What ownership and prices lay over the projected rows (contract 8 and 9). Written by the rollup worker, laid over by the views and by ``fold``.

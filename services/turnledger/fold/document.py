@@ -15,18 +15,19 @@ from turnledger.contract.reader import DEFAULT_LIMIT
 from turnledger.contract.redact import Redactor
 from turnledger.contract.times import utc_text
 from turnledger.fold import columns
+from turnledger.fold.bodies import BODY, put_together
 from turnledger.fold.dedupe import Deduped, dedupe, event_key
 from turnledger.fold.findings import MOST_REDACTIONS, grouped, redacted_at_ingest
+from turnledger.fold.items import ITEMS_TABLE, RESPONSES_TABLE
 from turnledger.fold.model import Row, SessionFold, UsagePart
 from turnledger.fold.ownership import decide, holder
+from turnledger.fold.points import BODIES_TABLE
 from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, hourly, overlay, roll_up
 from turnledger.fold.session import fold_session
 
 SessionKey = tuple[str, str]
 """(tenant, session_id)."""
 
-UNFILLED = ("model_items", "tool_responses", "event_bodies")
-"""Tables of contract 11 that have no rows yet; their lists are there all the same."""
 POINT_KEY = ("producer", "epoch", "stream", "seq", "receipt_key")
 OUTSIDE_DIGEST = frozenset(
     {
@@ -108,10 +109,21 @@ def describe(found: Deduped, folds: Mapping[SessionKey, SessionFold], price: Pri
         "model_calls": [row for key in keys for row in _model_calls(key, folds[key], rollups[key])],
         "tool_calls": [row for key in keys for row in _tool_calls(key, folds[key])],
     }
-    for table in UNFILLED:
-        result[table] = []
     for table in (*columns.POINTS, "exec_events"):
-        result[table] = [_point(key, table, row) for key in keys for row in folds[key].points.get(table, [])]
+        if table != BODIES_TABLE:
+            result[table] = [
+                _point(key, table, row) for key in keys for row in folds[key].points.get(table, [])
+            ]
+    homes = {key: Homes(folds[key]) for key in keys}
+    for table, shown in ((ITEMS_TABLE, _item), (RESPONSES_TABLE, _response)):
+        result[table] = [
+            shown(key, homes[key], row) for key in keys for row in folds[key].points.get(table, [])
+        ]
+    result[BODIES_TABLE] = [
+        {"tenant": key[0], "session_id": key[1], **_cells(BODY, row)}
+        for key in keys
+        for row in put_together(folds[key].points.get(BODIES_TABLE, []))
+    ]
     result["sessions"] = [_shown(key, columns.SESSIONS, rollups[key].session) for key in keys]
     for table, listed in _ROLLUPS.items():
         result[table] = [_shown(key, listed, row) for key in keys for row in getattr(rollups[key], table)]
@@ -205,10 +217,59 @@ def _tool_calls(key: SessionKey, fold: SessionFold) -> Iterator[Row]:
 
 
 def _point(key: SessionKey, table: str, row: Row) -> Row:
-    own = columns.EXEC_EVENTS if table == "exec_events" else columns.POINTS[table][1]
-    shown = _shown(key, (*columns.POINT_COMMON, *own), row)
+    shown = _shown(key, (*columns.POINT_COMMON, *columns.POINT_TABLES[table]), row)
     place = {name: row[name] for name in POINT_KEY}
     return {"tenant": shown.pop("tenant"), "session_id": shown.pop("session_id"), **place, **shown}
+
+
+def _item(key: SessionKey, homes: Homes, row: Row) -> Row:
+    content = row["content"]
+    called = row["item_type"] == "tool_call"
+    return {
+        **_point(key, ITEMS_TABLE, row),
+        "call_id": row["tool_call_id"],
+        "turn_key": homes.of(row),
+        "content": None if called else content,
+        "arguments": content if called else None,
+    }
+
+
+def _response(key: SessionKey, homes: Homes, row: Row) -> Row:
+    return {
+        **_point(key, RESPONSES_TABLE, row),
+        "call_id": row["tool_call_id"],
+        "turn_key": homes.of(row),
+    }
+
+
+class Homes:
+    """Which turn a row names: by its ``turn_id``, else its ``turn_index``, else its model call, each where it means one turn alone."""
+
+    def __init__(self, fold: SessionFold) -> None:
+        self._by_id: dict[str, set[str]] = defaultdict(set)
+        self._by_index: dict[int, set[str]] = defaultdict(set)
+        self._by_call: dict[str, set[str]] = defaultdict(set)
+        for one in fold.turns:
+            turn = one.turn
+            if turn.turn_id is not None:
+                self._by_id[turn.turn_id].add(turn.key)
+            if turn.turn_index is not None:
+                self._by_index[turn.turn_index].add(turn.key)
+            for call in one.calls:
+                if call["model_call_id"] is not None:
+                    self._by_call[call["model_call_id"]].add(turn.key)
+
+    def of(self, row: Row) -> str | None:
+        """The ``turn_key``; None where only its place among the events tells its turn."""
+        if row["turn_id"] is not None:
+            return _only(self._by_id.get(row["turn_id"]))
+        if row["turn_index"] is not None:
+            return _only(self._by_index.get(row["turn_index"]))
+        return None if row["model_call_id"] is None else _only(self._by_call.get(row["model_call_id"]))
+
+
+def _only(keys: set[str] | None) -> str | None:
+    return next(iter(keys)) if keys is not None and len(keys) == 1 else None
 
 
 def _gap(key: SessionKey, gap: Row) -> Row:

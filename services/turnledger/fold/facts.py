@@ -83,6 +83,7 @@ class Facts:
         "_parent",
         "_started",
         "_unknown",
+        "called",
         "event_count",
         "first_at",
         "kinds",
@@ -91,6 +92,8 @@ class Facts:
 
     def __init__(self) -> None:
         self.event_count = 0
+        self.called = False
+        """Some event is one of a model call or its usage."""
         self.first_at: int | None = None
         self.last_at: int | None = None
         self.kinds: set[str] = set()
@@ -132,6 +135,7 @@ class Facts:
                 if what == _COUNT:
                     self._count(event)
                 elif what == _MODEL:
+                    self.called = True
                     model = event.payload.get("model")
                     if type(model) is str and model:
                         self._models.add(model)

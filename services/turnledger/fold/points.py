@@ -5,7 +5,9 @@ A row is a function of its own event (of its two events for a process): membersh
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any
 
 from turnledger.contract import fields
@@ -18,6 +20,7 @@ from turnledger.fold.model import Row
 from turnledger.fold.order import order_key
 
 EXEC_TABLE = "exec_events"
+BODIES_TABLE = "event_bodies"
 
 Reader = Callable[[dict[str, Any], str], Any]
 
@@ -36,6 +39,8 @@ def _reader(type_: str, name: str, kind: str) -> Reader:
     """How the payload model of the type reads a field."""
     if kind == "jsonb":
         return _anything
+    if kind == "bool":
+        return fields.boolean
     held = field_kind(type_, name)
     return fields.text if held is None else _BY_KIND[held]
 
@@ -56,7 +61,8 @@ TYPES = frozenset((*_TABLE_OF, "process.started", "process.exited"))
 """Event types that have a row here."""
 
 
-def _common(event: Event) -> Row:
+def common_row(event: Event) -> Row:
+    """The position and the common columns of a row (``columns.POINT_COMMON``)."""
     origin = event.origin
     return {
         "producer": event.producer,
@@ -97,13 +103,58 @@ def point_row(event: Event, findings: list[Row]) -> tuple[str, Row] | None:
     if found is None:
         return None
     table, columns = found
-    row = _common(event)
+    row = common_row(event)
     _read(event, columns, row, findings)
     if table == "audit_events":
         audited = scalar_text(event.payload.get("pid"))
         if audited is not None:
             row["pid"] = audited
+    elif table == BODIES_TABLE:
+        _read_body(event, row, findings)
     return table, row
+
+
+def body_bytes(event: Event) -> bytes | None:
+    """The bytes of a part; None where they are not base64, spelt as base64 spells them."""
+    data = event.payload.get("data")
+    if type(data) is not str:
+        return None
+    try:
+        given = data.encode()
+        found = binascii.a2b_base64(given)
+    except binascii.Error:
+        return None
+    return found if binascii.b2a_base64(found, newline=False) == given else None
+
+
+def _read_body(event: Event, row: Row, findings: list[Row]) -> None:
+    """What the bytes of a part say about it. Those of a whole body must hash to what it says, unless it says that it was cut."""
+    found = body_bytes(event)
+    if found is None and event.payload.get("data") is not None:
+        wrong_type(event, "data", findings)
+    row["stored_bytes"] = None if found is None else len(found)
+    verified = None
+    if found is not None and row["sha256"] is not None and in_one_part(row):
+        verified = judged(sha256(found).hexdigest(), len(found), row)
+    row["verified"] = verified
+    row["data"] = event.payload["data"] if found is not None else None
+
+
+def in_one_part(row: Row) -> bool:
+    """A body that was not cut into parts."""
+    return row["parts"] is None or row["parts"] == 1
+
+
+def judged(digest: str, stored: int, row: Row) -> bool | None:
+    """Whether all bytes that are there hash to what was told. None where less was kept than was hashed."""
+    if digest == row["sha256"].lower():
+        return True
+    return None if was_cut(stored, row) else False
+
+
+def was_cut(stored: int, row: Row) -> bool:
+    """The body says so, or fewer bytes are there than it had."""
+    return row["truncated"] is True or (row["original_bytes"] is not None and stored < row["original_bytes"])
 
 
 ExecKey = tuple[str, int, str]
@@ -142,7 +193,7 @@ class Processes:
 
     @staticmethod
     def _row(event: Event, exec_id: str | None) -> Row:
-        row = _common(event)
+        row = common_row(event)
         for name in _EXEC_COLUMNS:
             row[name] = None
         row["exec_id"] = exec_id

@@ -76,6 +76,7 @@ class Scan:
         "mentioned",
         "message_count",
         "notes",
+        "requests",
         "seen",
         "spans",
         "text_at",
@@ -92,6 +93,8 @@ class Scan:
         self.failures: list[Event] = []
         self.seen: list[int] = [0] * (_OTHER + 1)
         """Point events by sort."""
+        self.requests: list[Event] = []
+        """``net.requested``."""
         self.mentioned: set[str] = set()
         """``model_call_id`` that events name which are no evidence of a call."""
         self.message_count = 0
@@ -168,6 +171,8 @@ class Scan:
                 self.notes.setdefault(kind, []).append((index, event))
             elif sort != _OTHER:
                 seen[sort] += 1
+                if sort == _NET:
+                    self.requests.append(event)
                 continue  # a point event: its row's reader reports what is wrong with it
             if wrong_fields(event):
                 report_wrong(event, wrong)

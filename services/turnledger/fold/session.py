@@ -12,6 +12,7 @@ from turnledger.contract.event import Event
 from turnledger.fold.context import TurnContext
 from turnledger.fold.facts import Facts, session_findings
 from turnledger.fold.gaps import GapFold, gaps_of
+from turnledger.fold.items import Items, fold_items
 from turnledger.fold.model import Row, SessionFold, StreamKey, Turn
 from turnledger.fold.order import order_key, ordered
 from turnledger.fold.points import Placed, Processes, fold_points
@@ -32,6 +33,7 @@ class Whole:
     facts: Facts
     loose: LooseFold
     processes: Processes
+    items: Items
     session_findings: list[Placed]
     point_findings: list[Placed]
 
@@ -63,14 +65,20 @@ def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
     facts = Facts()
     facts.add(kept)
     context = TurnContext(
-        tenant=tenant, session_id=session_id, running=facts.running, holes=gaps.holes, counted=gaps.counted
+        tenant=tenant,
+        session_id=session_id,
+        running=facts.running,
+        holes=gaps.holes,
+        counted=gaps.counted,
+        called=facts.called,
     )
     turns, loose = fold_turns(members.turns, members.loose, context)
     for turn in turns:
         turn.findings[:0] = turn_findings(turn.turn)
     processes = Processes()
     point_findings: list[Placed] = []
-    points = fold_points(kept, processes, point_findings)
+    items = Items()
+    points = fold_points(kept, processes, point_findings) | fold_items(kept, items)
     of_session = [(order_key(event), found) for event in members.session for found in session_findings(event)]
     findings = all_findings(
         gaps=gaps,
@@ -93,7 +101,19 @@ def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
         points=points,
         findings=findings,
     )
-    return Whole(fold, kept, superseded, members, gaps, facts, loose, processes, of_session, point_findings)
+    return Whole(
+        fold=fold,
+        events=kept,
+        superseded=superseded,
+        membership=members,
+        gaps=gaps,
+        facts=facts,
+        loose=loose,
+        processes=processes,
+        items=items,
+        session_findings=of_session,
+        point_findings=point_findings,
+    )
 
 
 def still_open(turns: Iterable[Turn], running: bool) -> list[Row]:

@@ -25,9 +25,20 @@ from turnledger.fold.facts import Facts, session_findings
 from turnledger.fold.fields import place_key
 from turnledger.fold.gaps import DECLARATIONS, GapFold, declarations, find_gaps
 from turnledger.fold.held import Held
+from turnledger.fold.items import (
+    ITEMS_TABLE,
+    RESPONSES_TABLE,
+    SUBMITTED,
+    ItemKey,
+    Items,
+    item_key,
+    response_rows,
+)
+from turnledger.fold.items import TYPES as ITEM_TYPES
 from turnledger.fold.model import NO_THREADS, Row, StreamKey, Threads, Turn, TurnFold, UsagePart
 from turnledger.fold.order import order_key, ordered
 from turnledger.fold.points import EXEC_TABLE, TYPES, Placed, Processes, point_row
+from turnledger.fold.providers import is_provider
 from turnledger.fold.seen import StreamSeen
 from turnledger.fold.session import Whole, all_findings, fold_whole, still_open
 from turnledger.fold.tools import TOOL_TYPES
@@ -106,9 +117,11 @@ class SessionChanges:
     removed_turns: list[str] = field(default_factory=list)
     """Keys of turns that were taken before and are no more: delete their rows."""
     points: dict[str, list[Row]] = field(default_factory=dict)
-    """New or changed rows by table (``columns.POINTS`` and ``exec_events``); each holds its ``PointKey`` fields beside its columns."""
+    """New or changed rows by table (``columns.POINT_TABLES``); each holds its ``PointKey`` fields beside its columns."""
     replaced_points: dict[str, list[PointKey]] = field(default_factory=dict)
-    """Rows to delete first: those that were taken before and changed or are no more. Empty in the usual case."""
+    """Rows to delete first: those that were taken before and changed or are no more, all that stand at the place. Empty in the usual case."""
+    replaced_items: list[ItemKey] = field(default_factory=list)
+    """The same of ``model_items``, where an event may have several rows."""
     loose: Loose | None = None
     gaps: list[Row] | None = None
     """All gaps of the session (``SessionFold.gaps``)."""
@@ -315,6 +328,8 @@ class SessionState:
         self._taken: dict[str, int] = {}
         """Fingerprints of turns by key."""
         self._exec_taken: dict[PointKey, int] = {}
+        self._items_taken: dict[ItemKey, int] = {}
+        """``item_index`` of the rows of ``model_items``: the rest of a row is its event's."""
         self._loose_taken = 0
         self._gaps_taken: list[Row] | None = []
         """None: gaps may be stored that are none any more, so all are reported, also where there are none."""
@@ -328,6 +343,10 @@ class SessionState:
         self._point_rows: dict[str, list[Row]] = {}
         self._exec_rows: dict[PointKey, Row] = {}
         self._points_gone: dict[str, list[PointKey]] = {}
+        self._new_items: list[Event] = []
+        """Events of ``ITEM_TYPES`` whose rows wait, like facts, for the next take: no round is written for their sake."""
+        self._item_rows: dict[ItemKey, Row] = {}
+        self._items_gone: list[ItemKey] = []
         self._moved = False
         """Facts, findings or loose rows may differ from what was taken."""
         # The whole fold.
@@ -392,10 +411,13 @@ class SessionState:
         self._session_findings: list[Placed] = []
         self._point_findings: list[Placed] = []
         self._processes = Processes()
+        self._items = Items()
         self._exec_stream: dict[tuple[str, int], StreamKey] = {}
         self._provisional = False
         """Events stand outside every turn only because there is none yet."""
         self._loose_fold = LooseFold()
+        self._loose_called = False
+        """Whether the session had a model call when the loose events were folded."""
         self._loose_dirty = False
         self._whole_findings: list[Row] = []
         self._size = 0
@@ -413,6 +435,7 @@ class SessionState:
         state._pending = list(events)
         if not written:
             state._new_points = [event for event in state._pending if event.type in TYPES]
+            state._new_items = [event for event in state._pending if event.type in ITEM_TYPES]
             state._gaps_taken = None
         state._stale = True
         state._fold_whole(written)
@@ -429,6 +452,7 @@ class SessionState:
             return
         self._moved = True
         self._new_points += [event for event in events if event.type in TYPES]
+        self._new_items += [event for event in events if event.type in ITEM_TYPES]
         if not self._stale:
             if not self._irregular:
                 place = self._append(events)
@@ -465,6 +489,8 @@ class SessionState:
         ``NeedsHistory`` as from ``extend``: nothing was taken then.
         """
         changes = SessionChanges()
+        if not self._stale and self._new_items and not self._add_items():
+            self._stale = True
         if self._stale:
             if self._dropped:
                 raise NeedsHistory
@@ -519,6 +545,7 @@ class SessionState:
         size = (
             2500 + self._size + 150 * len(self._taken) + 100 * len(self._claims) + 200 * len(self._exec_taken)
         )
+        size += self._items.size_bytes + 250 * len(self._items_taken)
         if self._held is not None:
             size += self._held.size_bytes
         return size + 900 * len(self._streams) + 700 * len(self._turns) + 100 * len(self._gone)
@@ -1234,6 +1261,7 @@ class SessionState:
             running=self._facts.running,
             holes=self._gaps.holes,
             counted=self._gaps.counted,
+            called=self._facts.called,
             threads=threads,
         )
 
@@ -1342,6 +1370,37 @@ class SessionState:
         self._exec_rows = {}
         if gone:
             changes.replaced_points, self._points_gone = gone, {}
+        if self._items_gone:
+            changes.replaced_items, self._items_gone = self._items_gone, []
+        if self._item_rows:
+            taken = self._items_taken
+            for item, row in self._item_rows.items():
+                if item in taken:
+                    changes.replaced_items.append(item)
+                taken[item] = row["item_index"]
+            changes.points[ITEMS_TABLE] = [*self._item_rows.values()]
+            self._item_rows = {}
+
+    def _add_items(self) -> bool:
+        """Rows of the contents and results that came since. False: some of them stand before others that have rows."""
+        new, self._new_items = self._new_items, []
+        if self._superseded:
+            new = [event for event in new if not self._is_superseded(event)]
+        if len(self._streams) > 1 or any(event.seq is None for event in new):
+            new.sort(key=order_key)
+        for at, event in enumerate(new):
+            if event.type == SUBMITTED:
+                rows: list[Row] | None = [*response_rows(event)]
+                if rows:
+                    self._point_rows.setdefault(RESPONSES_TABLE, []).extend(rows)
+                continue
+            rows = self._items.add(event)
+            if rows is None:
+                self._new_items = new[at:]
+                return False
+            for row in rows:
+                self._item_rows[item_key(row)] = row
+        return True
 
     def _make_points(self, findings: list[Placed]) -> None:
         """Rows of the events that came since; in the order of arrival, which is theirs (``_exec_in_order``)."""
@@ -1363,7 +1422,9 @@ class SessionState:
     def _take_rest(self, changes: SessionChanges) -> None:
         """What waits for open turns: facts, what stands outside turns, findings."""
         self._moved = False
-        if self._loose_dirty and not self._irregular:
+        called = self._facts.called
+        if (self._loose_dirty or self._loose_called != called) and not self._irregular:
+            self._loose_called = called
             events = sorted(
                 (event for event in (*self._loose, *self._float_loose) if _matters_outside(event)),
                 key=order_key,
@@ -1522,9 +1583,11 @@ class SessionState:
         self._gaps_dirty = False
         self._facts = whole.facts
         self._loose_fold = whole.loose
+        self._loose_called = whole.facts.called
         self._loose_dirty = False
         self._whole_findings = whole.fold.findings
         self._processes = whole.processes
+        self._items = whole.items
         self._session_findings = whole.session_findings
         self._point_findings = whole.point_findings
         told = declarations(event for _, event in self._told)
@@ -1617,9 +1680,16 @@ class SessionState:
         self, whole: Whole, events: list[Event], superseded: set[StreamKey], written: bool
     ) -> None:
         rows = {point_key(row): row for row in whole.fold.points.get(EXEC_TABLE, ())}
+        items = {item_key(row): row for row in whole.fold.points.get(ITEMS_TABLE, ())}
         if written:
             self._exec_taken = {key: _print(row) for key, row in rows.items()}
+            self._items_taken = {item: row["item_index"] for item, row in items.items()}
             return
+        taken = self._items_taken
+        self._item_rows = {item: row for item, row in items.items() if taken.get(item) != row["item_index"]}
+        for item in [item for item in taken if item not in items]:
+            del taken[item]
+            self._items_gone.append(item)
         self._exec_rows = {key: row for key, row in rows.items() if self._exec_taken.get(key) != _print(row)}
         for key in [key for key in self._exec_taken if key not in rows]:
             del self._exec_taken[key]
@@ -1630,16 +1700,28 @@ class SessionState:
             event for event in self._new_points if event.type not in ("process.started", "process.exited")
         ]
         self._make_points([])
+        for event in self._new_items:
+            if event.type == SUBMITTED and not self._is_superseded(event):
+                self._point_rows.setdefault(RESPONSES_TABLE, []).extend(response_rows(event))
+        self._new_items = []
+
+    def _is_superseded(self, event: Event) -> bool:
+        return (event.producer, event.epoch, event.stream) in self._superseded
 
     def _forget_points(self, events: list[Event], superseded: set[StreamKey]) -> None:
         """Rows that were made of events of streams which are left out from now on."""
-        untaken = {id(event) for event in self._new_points}
+        untaken = {id(event) for event in (*self._new_points, *self._new_items)}
         waiting: set[PointKey] = set()
         for table, rows in self._point_rows.items():
             waiting.update(point_key(row) for row in rows)
             self._point_rows[table] = [row for row in rows if point_key(row)[:3] not in superseded]
         for event in events:
             if (event.producer, event.epoch, event.stream) in superseded and id(event) not in untaken:
+                if event.type == SUBMITTED:
+                    place = _identity(event)
+                    if place not in waiting and next(response_rows(event), None) is not None:
+                        self._points_gone.setdefault(RESPONSES_TABLE, []).append(place)
+                    continue
                 point = point_row(event, [])
                 if point is not None and point_key(point[1]) not in waiting:
                     self._points_gone.setdefault(point[0], []).append(point_key(point[1]))
@@ -1685,7 +1767,12 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def _matters_outside(event: Event) -> bool:
     """``fold_loose`` looks at it."""
-    return event.type not in TYPES or event.model_call_id is not None or event.type in TOOL_TYPES
+    return (
+        event.type not in TYPES
+        or event.model_call_id is not None
+        or event.type in TOOL_TYPES
+        or (event.type == "net.requested" and is_provider(event))
+    )
 
 
 def _identity(event: Event) -> tuple[str, int, str, int | None, str | None]:

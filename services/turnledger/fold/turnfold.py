@@ -27,6 +27,7 @@ from turnledger.fold.context import TurnContext
 from turnledger.fold.fields import finding, text
 from turnledger.fold.model import NO_THREADS, Row, Threads, Turn, TurnFold, UsagePart
 from turnledger.fold.order import order_key
+from turnledger.fold.providers import unexplained_traffic
 from turnledger.fold.quick import quick_calls, quick_tools
 from turnledger.fold.record import (
     SCHEMA_VERSION,
@@ -125,6 +126,9 @@ def fold_turn(turn: Turn, ctx: TurnContext) -> TurnFold:
             tool_rows.append(row)
             if pairing == "missing_result" or pairing == "orphan_result":
                 found.append(_tool_finding(row))
+
+    if scan.requests and not call_rows and not parts:
+        found += unexplained_traffic(scan.requests)
 
     started = turn.started
     gaps = enclosed(scan.spans, ctx.holes)
@@ -424,6 +428,7 @@ def _fold_loose(
     wrong: list[Row] = []
     found: list[Row] = [*usage_findings]
     mentioned: set[str] = set()
+    requests: list[Event] = []
     by_trace: dict[str | None, list[Placed]] = {}
     for index, event in enumerate(events):
         kind = event.type
@@ -433,6 +438,8 @@ def _fold_loose(
             mentioned.add(event.model_call_id)
         if wrong_fields(event):
             report_wrong(event, wrong)
+        if kind == "net.requested" and not ctx.called:
+            requests.append(event)
     calls = own.calls
     settled = settle(calls, contributions, None, None)
     found += settled.findings
@@ -453,5 +460,6 @@ def _fold_loose(
     found += [
         _tool_finding(row) for row in tool_rows if row["pairing"] in ("missing_result", "orphan_result")
     ]
+    found += unexplained_traffic(requests)
     found += _once(wrong, own.findings)
     return LooseFold(call_rows, tool_rows, settled.parts, found)

@@ -42,6 +42,7 @@ def receipts_named(entry: SessionEntry, changes: SessionChanges) -> set[tuple[in
     ]
     for points in changes.replaced_points.values():
         keys += [(key[0], key[1], key[2], key[4]) for key in points if key[3] is None]
+    keys += [(key[0], key[1], key[2], key[4]) for key in changes.replaced_items if key[3] is None]
     for producer, epoch, stream, receipt_key in keys:
         found = entry.streams[producer, epoch, stream]
         key_hash = receipt_hash(receipt_key)
@@ -152,7 +153,7 @@ class _Units:
                 unit.delete_findings = entry.findings_written
                 entry.findings_written = bool(findings)
                 self._try(unit, lambda: self._findings(unit, None, findings))
-        if changes.points or changes.replaced_points:
+        if changes.points or changes.replaced_points or changes.replaced_items:
             unit = self.unit()
             self._try(unit, lambda: self._points(unit, changes))
 
@@ -190,6 +191,9 @@ class _Units:
                 for producer, epoch, stream, seq, receipt_key in keys:
                     found = streams[producer, epoch, stream]
                     unit.delete_points.append((table, found.stream_no, self._seq(found, seq, receipt_key)))
+            for producer, epoch, stream, seq, receipt_key, item_type in changes.replaced_items:
+                found = streams[producer, epoch, stream]
+                unit.delete_items.append((found.stream_no, self._seq(found, seq, receipt_key), item_type))
         for table, rows in changes.points.items():
             encode = POINTS[table].encode
             for row in rows:

@@ -56,9 +56,8 @@ FINDINGS = RowEncoder(
     (("check", "text"), ("severity", "text"), ("count", "int8"), ("rows", "jsonb")),
 )
 POINTS: dict[str, RowEncoder] = {
-    table: RowEncoder(_POSITION, (*columns.POINT_COMMON, *own)) for table, (_, own) in columns.POINTS.items()
+    table: RowEncoder(_POSITION, (*columns.POINT_COMMON, *own)) for table, own in columns.POINT_TABLES.items()
 }
-POINTS["exec_events"] = RowEncoder(_POSITION, (*columns.POINT_COMMON, *columns.EXEC_EVENTS))
 
 PROJECTED: dict[str, RowEncoder] = {
     "turns": TURNS,
@@ -665,6 +664,13 @@ def _delete(connection: Connection, slot: str, units: Sequence[Unit]) -> None:
             connection, slot, table,
             "(session_no, stream_no, seq) in (select * from unnest(%s::int8[], %s::int8[], %s::int8[]))",
             tuple(map(list, zip(*positions, strict=True))),
+        )  # fmt: skip
+    items = [(unit.session_no, *item) for unit in units for item in unit.delete_items]
+    if items:
+        _delete_from(
+            connection, slot, "model_items",
+            "(session_no, stream_no, seq, item_type) in (select * from unnest(%s::int8[], %s::int8[], %s::int8[], %s::text[]))",
+            tuple(map(list, zip(*items, strict=True))),
         )  # fmt: skip
 
 

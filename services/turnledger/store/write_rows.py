@@ -135,6 +135,8 @@ class Unit:
     """Findings outside of turns."""
     delete_points: list[tuple[str, int, int]] = field(default_factory=list)
     """(table, stream_no, seq)."""
+    delete_items: list[tuple[int, int, str]] = field(default_factory=list)
+    """Of ``model_items``: (stream_no, seq, item_type)."""
     wipe: bool = False
     """Everything of the session goes first: what was written cannot be trusted to be whole."""
     rows: list[tuple[str, bytes]] = field(default_factory=list)

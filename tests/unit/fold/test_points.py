@@ -48,6 +48,12 @@ def test_a_request_is_one_row_with_its_position_and_the_ledgers_columns() -> Non
         "duration_ms": None,
         "matched_rule": None,
         "conn_type": None,
+        "request_headers": None,
+        "response_headers": None,
+        "policy_mode": None,
+        "policy_action": None,
+        "policy_rule": None,
+        "policy_reason": None,
     }
 
 

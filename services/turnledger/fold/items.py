@@ -1,0 +1,218 @@
+"""Owns the contents that went to a model and came from it (``model_items``), and which results it was handed (``tool_responses``; contract 11).
+
+Rows are written once: each is a function of its event, of its place in its exchange, and of whether its content was there before. Nothing here
+asks which turn an event belongs to. What is wrong with a payload is reported by the turn that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any, Final
+
+from turnledger.contract import fields
+from turnledger.contract.canonical import dumps
+from turnledger.contract.event import Event
+from turnledger.fold.model import Row
+from turnledger.fold.order import order_key
+from turnledger.fold.points import common_row
+
+ITEMS_TABLE: Final = "model_items"
+RESPONSES_TABLE: Final = "tool_responses"
+
+SUBMITTED: Final = "tool_results.submitted"
+TYPES: Final = frozenset(
+    ("message.recorded", "model_call.completed", "tool_call.requested", "tool_call.completed", SUBMITTED)
+)
+"""Event types that have rows here."""
+
+_BY_ROLE: Final = {
+    "system": "request",
+    "user": "request",
+    "assistant": "response",
+    "tool": "tool_response",
+}
+
+Content = tuple[str, str, Any]
+"""(item_type, payload field, what it holds)."""
+
+ItemKey = tuple[str, int, str, int | None, str | None, str]
+"""(producer, epoch, stream, seq, receipt_key, item_type): the identity of an item's row inside its session."""
+
+Scope = str | int | None
+
+
+def contents(event: Event) -> list[Content]:
+    """What an event adds to the conversation, in order."""
+    payload = event.payload
+    type_ = event.type
+    if type_ == "model_call.completed":
+        found: list[Content] = []
+        said = payload.get("thinking")
+        if type(said) is str and said:
+            found.append(("reasoning", "thinking", said))
+        said = payload.get("text")
+        if type(said) is str and said:
+            found.append(("response", "text", said))
+        return found
+    if type_ == "message.recorded":
+        return _message(event)
+    if type_ == "tool_call.requested":
+        if type(payload.get("tool_name")) is not str and payload.get("arguments") is None:
+            return []
+        return [("tool_call", "arguments", payload.get("arguments"))]
+    if type_ == "tool_call.completed":
+        for name in ("preview", "error_message"):
+            said = payload.get(name)
+            if type(said) is str and said:
+                return [("tool_response", name, said)]
+    return []
+
+
+def _message(event: Event) -> list[Content]:
+    payload = event.payload
+    role = payload.get("role")
+    kind = _BY_ROLE.get(role) if type(role) is str else None
+    if kind is None:
+        return []
+    content = payload.get("content")
+    if role == "user" and (event.tool_call_id is not None or _has_result(content)):
+        kind = "tool_response"
+    said = payload.get("text")
+    if type(said) is str and said:
+        return [(kind, "text", said)]
+    return [(kind, "content", content)] if content else []
+
+
+def _has_result(content: Any) -> bool:
+    return type(content) is list and any(
+        type(one) is dict and one.get("type") == "tool_result" for one in content
+    )
+
+
+class Items:
+    """The items of one session, deduplicated and counted. Feed it events in the order of contract 5."""
+
+    __slots__ = ("_exchanges", "_held")
+
+    def __init__(self) -> None:
+        self._held: dict[bytes, bytes] = {}
+        """Place of the event whose row stands, by what makes two items one."""
+        self._exchanges: dict[tuple[Scope, str | None], tuple[int, bytes]] = {}
+        """(items so far, place of the last) of a trace's model call, and of what names no call in it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimate, for an LRU by bytes."""
+        return 300 * len(self._held) + 400 * len(self._exchanges)
+
+    def add(self, event: Event) -> list[Row] | None:
+        """The rows of an event's new items. None: it does not come last in its exchange, or what it says was said later before it.
+
+        Then rows that were given may be others, and only the whole set tells which.
+        """
+        found = contents(event)
+        if not found:
+            return []
+        place = order_key(event)
+        scope = _scope(event)
+        exchange = (scope, event.model_call_id)
+        index, last = self._exchanges.get(exchange, (0, b""))
+        if place < last:
+            return None
+        named = event.payload.get("tool_name") if event.type == "tool_call.requested" else None
+        rows: list[Row] = []
+        for type_, field, content in found:
+            index += 1
+            data = _bytes(content)
+            told = sha256(data) if data is not None else None
+            name = named if type(named) is str else None
+            head = "\0".join(
+                (type_, str(scope), event.tool_call_id or "", name or "", "" if told else "-", "")
+            )
+            key = sha256(head.encode() + (told.digest() if told else b"")).digest()[:16]
+            before = self._held.setdefault(key, place)
+            if before is not place:
+                if place < before:
+                    return None
+                continue
+            row = common_row(event)
+            payload = event.payload
+            row["item_index"] = index
+            row["item_type"] = type_
+            row["role"] = (
+                payload.get("role") if field != "arguments" and event.type == "message.recorded" else None
+            )
+            row["tool_name"] = name
+            row["provider"] = row["model"] = None
+            if event.type == "model_call.completed":
+                row["provider"] = fields.text(payload, "provider")
+                row["model"] = fields.text(payload, "model")
+            row["content_sha256"] = told.hexdigest() if told else None
+            row["content_bytes"] = len(data) if data is not None else None
+            row["content_field"] = field
+            row["content"] = content
+            rows.append(row)
+        self._exchanges[exchange] = (index, place)
+        return rows
+
+
+def _scope(event: Event) -> Scope:
+    """The trace of an event; where it names none, its turn is one causal chain too. None: the session."""
+    if event.trace_id is not None:
+        return "/" + event.trace_id
+    return event.turn_index if event.turn_id is None else "#" + event.turn_id
+
+
+def _bytes(content: Any) -> bytes | None:
+    """What is hashed of a content: its text, else its canonical JSON."""
+    if type(content) is str:
+        return content.encode()
+    return None if content is None else dumps(content)
+
+
+def item_key(row: Row) -> ItemKey:
+    """The identity of an item's row."""
+    return (
+        row["producer"],
+        row["epoch"],
+        row["stream"],
+        row["seq"],
+        row["receipt_key"],
+        row["item_type"],
+    )
+
+
+def response_rows(event: Event) -> Iterator[Row]:
+    """One row for each id of a ``tool_results.submitted``, each id once; ``model_call_id`` is the call that consumes them."""
+    named = event.payload.get("tool_call_ids")
+    if type(named) is not list:
+        return
+    known: set[str] = set()
+    for index, name in enumerate(named, 1):
+        if type(name) is not str or name in known:
+            continue
+        known.add(name)
+        row = common_row(event)
+        row["tool_call_id"] = name
+        row["response_index"] = index
+        row["context_tokens"] = fields.count(event.payload, "context_tokens")
+        yield row
+
+
+def fold_items(events: Iterable[Event], items: Items) -> dict[str, list[Row]]:
+    """Rows by table of one session's events, given in order; tables without rows are left out."""
+    rows: dict[str, list[Row]] = {}
+    for event in events:
+        if event.type not in TYPES:
+            continue
+        if event.type == SUBMITTED:
+            found: list[Row] | None = list(response_rows(event))
+            table = RESPONSES_TABLE
+        else:
+            found = items.add(event)
+            table = ITEMS_TABLE
+        assert found is not None, "events were given in order"
+        if found:
+            rows.setdefault(table, []).extend(found)
+    return rows

@@ -12,6 +12,7 @@ from tests.property.budget import share
 from tests.property.fold_sessions import (
     EVERY_FOURTH,
     NOWHERE,
+    NUMBERED,
     RECEIPTS,
     SESSIONS,
     Projection,
@@ -27,6 +28,18 @@ from turnledger.fold.state import SessionState
 
 
 @share(150)
+@example(  # a turn of which a running total came first starts behind turns that were folded after it, and those are let go of
+    session=[
+        *([(0, "start", 0, 0, 1, 0)] * 3),
+        (0, "total", 2, 0, 1, 0),
+        *([(0, "start", 0, 0, 1, 0)] * 2),
+        (0, "start", 2, 0, 1, 0),
+    ],
+    receipts=NUMBERED,
+    late=[],
+    seed=0,
+    batch=1,
+)
 @example(  # an earlier start without a number, from another stream
     session=[(0, "user", 2, 0, 1, 0), (0, "said", 1, 0, 1, 0), (1, "user", 2, 0, 1, 0)],
     receipts=NOWHERE,

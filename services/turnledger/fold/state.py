@@ -635,13 +635,18 @@ class SessionState:
         self._float_loose = [event for event in self._float_loose if id(event) not in gone]
 
     def _leading(self, doomed: list[_Turn]) -> list[_Turn]:
-        """Those that no held turn precedes: the usage values after them are the ones to go on from."""
+        """Those that no held turn precedes: the usage values after them are the ones to go on from.
+
+        Not where a turn before them has moved since they were folded: then those values wait to be found anew.
+        """
         going = {turn.key for turn in doomed}
         leading: list[_Turn] = []
+        threads = self._base
         for turn in sorted(self._turns.values(), key=_Turn.place):
-            if turn.key not in going:
+            if turn.key not in going or turn.before != threads:
                 break
             leading.append(turn)
+            threads = turn.after
         return leading
 
     def _let_go(self, turn: _Turn) -> None:

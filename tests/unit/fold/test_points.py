@@ -99,3 +99,42 @@ def test_processes_without_an_id_are_rows_of_their_own() -> None:
     story("process.started", command="a")
     story("process.exited", exit_code=0)
     assert len(story.fold().points["exec_events"]) == 2
+
+
+def test_a_decision_and_an_ask_have_the_columns_of_the_rule_that_led_to_them() -> None:
+    story = Story()
+    shared = {"for_event_id": "e", "rule_id": 7, "rule_action": "ask", "detection_level": "high"}
+    snapshot = {"rule": {"name": "r"}, "event": {"domain": "a.example"}}
+    steps = {"stage": "rule", "previous": "allow", "requested": "ask", "effective": "block"}
+    story("security.rule_matched", **shared, **snapshot)
+    story("security.decided", **shared, **snapshot, **steps)
+    story("security.asked", **shared, **snapshot, **steps, ask_id="0123456789ab", status="pending")
+    points = story.fold().points
+    for table in ("security_rule_events", "security_decisions", "security_asks"):
+        (row,) = points[table]
+        assert {name: row[name] for name in (*shared, *snapshot)} == {**shared, **snapshot, "rule_id": "7"}
+    for table in ("security_decisions", "security_asks"):
+        (row,) = points[table]
+        assert {name: row[name] for name in steps} == steps
+    assert (points["security_asks"][0]["ask_id"], points["security_asks"][0]["status"]) == (
+        "0123456789ab",
+        "pending",
+    )
+
+
+def test_requests_and_questions_have_their_headers_and_policy() -> None:
+    story = Story()
+    policy = {
+        "policy_mode": "enforce",
+        "policy_action": "block",
+        "policy_rule": "no-egress",
+        "policy_reason": "listed",
+    }
+    headers = {"request_headers": {"accept": "*/*"}, "response_headers": "server: x"}
+    story("net.requested", domain="a.example", port=443, decision="denied", **policy, **headers)
+    story("dns.queried", qname="a.example", qtype="A", qclass=1, rcode=3, decision="denied", **policy)
+    points = story.fold().points
+    (request,), (question,) = points["net_events"], points["dns_events"]
+    assert {name: request[name] for name in (*policy, *headers)} == {**policy, **headers}
+    assert {name: question[name] for name in policy} == policy
+    assert (question["qclass"], question["rcode"]) == ("1", "3")

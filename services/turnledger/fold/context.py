@@ -39,12 +39,12 @@ class TurnContext:
     """The session's gaps by stream, ascending. Only those of streams that the turn has events in are looked at."""
     counted: bool = True
     """Some stream of the session is dense or sparse, so that its completeness can be told (contract 13, ``unknown``)."""
-    called: bool = False
-    """Some event of the session is one of a model call or its usage (contract 13, ``traffic_without_model_call``)."""
     threads: Threads = NO_THREADS
     """The running values of the session's usage streams before this turn (contract 8, Counters)."""
     calls: CallResolution | None = None
     """Who is one call with whom in the whole session; None for a turn that needs nobody else."""
+    called: bool = False
+    """Some event of the session is one of a model call or its usage (contract 13, ``traffic_without_model_call``)."""
 
 
 def claims(event: Event) -> tuple[Claim, ...]:

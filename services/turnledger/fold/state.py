@@ -1715,13 +1715,13 @@ class SessionState:
 
     def _forget_points(self, events: list[Event], superseded: set[StreamKey]) -> None:
         """Rows that were made of events of streams which are left out from now on."""
-        untaken = {id(event) for event in (*self._new_points, *self._new_items)}
+        untaken = {_identity(event) for event in (*self._new_points, *self._new_items)}
         waiting: set[PointKey] = set()
         for table, rows in self._point_rows.items():
             waiting.update(point_key(row) for row in rows)
             self._point_rows[table] = [row for row in rows if point_key(row)[:3] not in superseded]
         for event in events:
-            if (event.producer, event.epoch, event.stream) in superseded and id(event) not in untaken:
+            if (event.producer, event.epoch, event.stream) in superseded and _identity(event) not in untaken:
                 if event.type == SUBMITTED:
                     place = _identity(event)
                     if place not in waiting and next(response_rows(event), None) is not None:

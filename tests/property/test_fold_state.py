@@ -40,6 +40,20 @@ from turnledger.fold.state import SessionState
     seed=0,
     batch=1,
 )
+@example(  # a start that comes after the session's end stands before it
+    session=[
+        (0, "end", 0, 0, 1, 0),
+        (1, "start", 0, 0, 1, 0),
+        (1, "start", 0, 0, 0, 0),
+        (2, "net", 0, 0, 1, 0),
+        *([(0, "start", 0, 0, 1, 0)] * 2),
+        (0, "stop", 0, 0, 1, 0),
+    ],
+    receipts=NUMBERED,
+    late=[],
+    seed=0,
+    batch=1,
+)
 @example(  # an earlier start without a number, from another stream
     session=[(0, "user", 2, 0, 1, 0), (0, "said", 1, 0, 1, 0), (1, "user", 2, 0, 1, 0)],
     receipts=NOWHERE,

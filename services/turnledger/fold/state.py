@@ -1140,6 +1140,15 @@ class SessionState:
             return False
         for other in [other for other in lane.unended.values() if other is not turn]:
             self._abandon(other, key)
+        if self._ends and key < self._ends[-1]:
+            # The session's end came first: it abandoned turns of the lane that this start abandons before it.
+            for other in self._turns.values():
+                if (
+                    other.start_lane is lane
+                    and other is not turn
+                    and other.started_key < key < other.abandoned_key
+                ):
+                    self._abandon_at(other, key)
         stream.open = turn
         if stream not in turn.started_in:
             turn.started_in.append(stream)

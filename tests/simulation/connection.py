@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import psycopg
-from psycopg import sql
 
 from tests.simulation import statements
 from tests.simulation.clock import Killed, Turns
@@ -71,7 +70,7 @@ class Cursor:
         return iter(self._rows)
 
     @contextmanager
-    def copy(self, statement: sql.Composed) -> Iterator[Copy]:
+    def copy(self, statement: Any) -> Iterator[Copy]:
         target = Copy()
         yield target
         self._connection.copied(statement, b"".join(target.parts))
@@ -144,20 +143,19 @@ class Connection:
     # --- statements ---
 
     def run(self, statement: Any, parameters: Any) -> list[tuple[Any, ...]]:
-        if isinstance(statement, bytes):
-            name = self.texts.get(statement)
-            if name is None:
-                raise AssertionError(f"the simulator does not know the statement {statement.decode()}")
+        name = self.texts.get(statement) if isinstance(statement, bytes) else None
+        if name is not None:
             function = statements.STATEMENTS[name]
         else:
-            text = statement if isinstance(statement, str) else statement.as_string(None)
-            name, function = statements.unnamed(text)
+            name, function = statements.unnamed(_text(statement))
         return self._do(name, lambda context: function(context, parameters))
 
-    def copied(self, statement: sql.Composed, data: bytes) -> None:
-        table, listed = [part for part in statement if not isinstance(part, sql.SQL)]
-        schema, name = table._obj
-        names = [part._obj[0] for part in listed if isinstance(part, sql.Identifier)]
+    def ask(self, name: str, function: Callable[[statements.Context], Any]) -> Any:
+        """A statement that has no text here."""
+        return self._do(name, function)
+
+    def copied(self, statement: Any, data: bytes) -> None:
+        schema, name, names = statements.copy_of(_text(statement))
         self._do(f"copy {name}", lambda context: statements.copy(context, schema, name, names, data) or [])
 
     def _do(self, name: str, function: Callable[[statements.Context], Any]) -> Any:
@@ -373,6 +371,12 @@ class SimulatedLink(Link):
         if self._busy is not None:
             self._busy.cancel()
         self.turns.end()
+
+
+def _text(statement: Any) -> str:
+    if isinstance(statement, bytes):
+        return statement.decode()
+    return statement if isinstance(statement, str) else str(statement.as_string(None))
 
 
 def _done(future: asyncio.Future[Any]) -> None:

@@ -118,7 +118,7 @@ def _struck(dice: random.Random) -> Struck:
             action = ("freeze", dice.choice((2.0, 12.0, 20.0)))
         case _:
             action = ("cut",)
-    return Struck("statement", dice.randrange(1, 500), action)
+    return Struck("statement", dice.randrange(1, 350), action)
 
 
 def plan(dice: random.Random) -> Plan:

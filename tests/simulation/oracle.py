@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from tests.simulation.log import Broker
+from tests.simulation.rollup import sums
 from tests.simulation.statements import KINDS, decoded
 from tests.simulation.tables import Row, Server
 from turnledger.contract.canonical import content_hash
@@ -21,6 +22,7 @@ from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected
 from turnledger.doctor.held import HeldEvent, StoredStream, events_faults
 from turnledger.doctor.refold import StoredProjection, gap_faults, projection_faults
+from turnledger.fold.document import session_rows
 from turnledger.fold.model import SessionFold
 from turnledger.fold.seen import StreamSeen
 from turnledger.fold.session import fold_session
@@ -57,6 +59,7 @@ class Oracle:
         self.records()
         self.chain()
         self.sessions()
+        self.rollups()
         return self.faults
 
     # --- I1: what was produced is there once ---
@@ -320,6 +323,42 @@ class Oracle:
                             "I7",
                             f"stream_no {row['stream_no']}: {seq} counts as filled late and is not there",
                         )
+
+    # --- I5: rollups ---
+
+    def rollups(self) -> None:
+        """Shares and hours are what the fresh folds add up to."""
+        hours: dict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
+        for number, fold in self.folds.items():
+            ref = self.refs[number]
+            computed = sums(session_rows(fold, (), 0))
+            for table, rows in (("hour_parts", computed.hour_parts), ("rollup_ai_usage", computed.ai_usage)):
+                self.checked["I5 rows"] += len(rows)
+                stored = [row for row in self.rows[table] if row["session_no"] == number]
+                plain = [
+                    {k: v for k, v in row.items() if k not in ("serial", "session_no")} for row in stored
+                ]
+                if sorted(map(repr, plain)) != sorted(map(repr, rows)):
+                    self.fault(
+                        "I5", f"{table} of {ref.tenant}/{ref.session_id} says {plain}, computed is {rows}"
+                    )
+            for row in computed.hour_parts:
+                for name, value in row.items():
+                    if isinstance(value, int) and name != "hour":
+                        hours[ref.tenant, row["hour"], row["provider"], row["model"]][name] += value
+        stored_hours = {
+            tuple(row[name] for name in ("tenant", "hour", "provider", "model")): row
+            for row in self.rows["usage_hourly"]
+        }
+        for key in hours.keys() | stored_hours.keys():
+            self.checked["I5 hours"] += 1
+            row = stored_hours.get(key, {})
+            for name in ("calls", "usage_total", "usage_reported", "total_input_tokens", "cost_micro_usd"):
+                if (row.get(name) or 0) != hours[key][name]:
+                    self.fault(
+                        "I5",
+                        f"usage_hourly {key}: {name} is {row.get(name)}, its parts are {hours[key][name]}",
+                    )
 
     def _projection(self) -> dict[tuple[str, int], list[Row]]:
         found: dict[tuple[str, int], list[Row]] = defaultdict(list)

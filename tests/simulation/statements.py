@@ -835,6 +835,7 @@ _PLAIN: dict[str, Statement] = {
     "update ledger.ingest_progress p set disturbed = disturbed + 1 from unnest(%s::text[], %s::int4[]) u (topic, partition) "
     "where p.topic = u.topic and p.partition = u.partition": _disturb,
 }
+_COPY = re.compile(r'copy "(\w+)"\."(\w+)" \((.*)\) from stdin \(format binary\)')
 _LOCAL = re.compile(r"set local lock_timeout = (\d+)")
 _DELETE = re.compile(r'delete from "(\w+)"\."(\w+)" where (.*)', re.S)
 _FOLD = " and source = 'fold'"
@@ -878,6 +879,14 @@ def _delete(context: Context, table: str, where: str, given: Any) -> Result:
 def named() -> dict[bytes, str]:
     """The name of each statement, by its text."""
     return {query(name).replace(b"{slot}", SLOT.encode()): name for name in STATEMENTS}
+
+
+def copy_of(text: str) -> tuple[str, str, list[str]]:
+    """(schema, table, columns) of a COPY."""
+    found = _COPY.fullmatch(text)
+    if found is None:
+        raise KeyError(f"the simulator does not know the statement {text!r}")
+    return found[1], found[2], [name.strip('" ') for name in found[3].split(",")]
 
 
 def unnamed(text: str) -> tuple[str, Statement]:

@@ -178,7 +178,7 @@ def generate(dice: random.Random, partitions: int, events: int) -> Traffic:
     arrivals: list[tuple[float, int, Produced]] = []
     left = events
     while left > 0:
-        size = min(left, dice.choice((2, 5, 12, 25, 40)))
+        size = min(left, dice.choice((2, 5, 12, 25)))
         left -= size
         tenant, session_id = dice.choice(TENANTS), f"s{len(sessions)}"
         if sessions and dice.random() < 0.1:

@@ -19,6 +19,7 @@ from tests.simulation.connection import SimulatedLink
 from tests.simulation.faults import Plan, Struckoff, Timed, plan
 from tests.simulation.log import TOPIC, Broker, Consumer
 from tests.simulation.oracle import Oracle
+from tests.simulation.rollup import RollupWorker
 from tests.simulation.tables import Server, Transaction
 from tests.simulation.traffic import Traffic, generate
 from turnledger.ingest.batch import Fetched, Partition
@@ -41,7 +42,7 @@ class Variant:
     ingest: type[Ingest] = Ingest
     statements: dict[str, statements.Statement] = field(default_factory=dict)
     """Statements that are not what the product's SQL says."""
-    rollup: Any = None
+    rollup: type[RollupWorker] = RollupWorker
 
 
 class Worker:
@@ -144,7 +145,7 @@ class World:
         self.plan: Plan = plan(self.dice)
         self.partitions = self.dice.choice((1, 2, 3, 4))
         self.traffic: Traffic = generate(
-            random.Random(self.dice.getrandbits(64)), self.partitions, self.dice.choice((30, 60, 120))
+            random.Random(self.dice.getrandbits(64)), self.partitions, self.dice.choice((12, 30, 60))
         )
         self.server = Server(loop, statements.tables())
         self.server.on_commit = self._check_commit
@@ -154,6 +155,7 @@ class World:
         self.limits = _limits(self.dice)
         self.struckoff = Struckoff(self.plan)
         self.workers: list[Worker] = []
+        self.rollup: RollupWorker = variant.rollup(self)
         self.notes: list[str] = []
         self.logged: list[str] = []
         self.happened: Counter[str] = Counter()
@@ -182,6 +184,9 @@ class World:
             return
         process.dead = True
         self.loop.call_soon(process.bury, seconds)
+        if isinstance(process, RollupWorker):
+            self._later(self._rolls_up_again(self.dice.choice((0.0, 3.0))))
+            return
         self._later(self._missed(process, self.dice.choice((0.5, 8.0))))
         self._later(self._replaced(self.dice.choice((0.0, 1.0, 6.0))))
 
@@ -206,6 +211,10 @@ class World:
     async def _replaced(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self.join()
+
+    async def _rolls_up_again(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.rollup = self.variant.rollup(self)
 
     async def _missed(self, process: Worker, seconds: float) -> None:
         """The group's session timeout."""
@@ -271,18 +280,22 @@ class World:
         for _ in range(self.dice.choice((1, 2, 2, 3))):
             await self.join()
         feeding = self.loop.create_task(self._feed())
-        rollup = self.variant.rollup(self) if self.variant.rollup is not None else None
         for timed in self.plan.timed:
             await asyncio.sleep(max(0.0, timed.at - self.loop.time()))
             await self._happen(timed)
         await feeding
         await self._settle()
-        if rollup is not None:
-            await rollup.end()
-        for worker in self.workers:
-            if not worker.dead:
-                worker.bury(0.0)
-                worker.dead = True
+        await self._roll_up()
+
+    async def _roll_up(self) -> None:
+        """Until no mark is left."""
+        until = self.loop.time() + SETTLE_SECONDS
+        while self.loop.time() < until:
+            await asyncio.sleep(1.0)
+            tables = self.server.tables
+            if not (tables["marks"].rows or tables["hour_marks"].rows):
+                return
+        self.server.fault("I9 lag returns to 0", "sessions stay marked")
 
     async def _feed(self) -> None:
         backlog = self.dice.choice((0.0, 0.3, 1.0))
@@ -393,7 +406,7 @@ class World:
             if row is None or (log and row["next_offset"] <= log[-1].offset):
                 return False
             if not any(
-                seat.epoch == row["owner_epoch"]
+                seat.applied == row["next_offset"]
                 for worker in self.workers
                 if worker.member and (seat := worker.ingest.seats.get((TOPIC, number))) is not None
             ):
@@ -417,7 +430,9 @@ class World:
                     for seat in worker.ingest.seats.values()
                 }
                 parts.append(
-                    f"{worker.name}: seats {seats}, waits for {worker.ingest.waiting}, frozen {worker.frozen is not None}"
+                    f"{worker.name}: seats {seats}, {len(worker.ingest._inbox)} fetched, {len(worker.ingest._pieces)} admitted, "
+                    f"in flight {worker.ingest._flying is not None}, member {worker.member}, waits for {worker.ingest.waiting}, "
+                    f"frozen {worker.frozen is not None}"
                 )
         return "; ".join(parts)
 
@@ -533,9 +548,9 @@ def _where(error: BaseException) -> str:
 
 
 def _bury(world: World, loop: VirtualLoop) -> None:
-    for worker in world.workers:
-        worker.dead = True
-        worker.bury(0.0)
+    for process in (*world.workers, world.rollup):
+        process.dead = True
+        process.bury(0.0)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

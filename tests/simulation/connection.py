@@ -136,6 +136,7 @@ class Connection:
             yield
         except Exception:
             self._transaction = None
+            self._failed = False
             self.server.rollback(transaction)
             raise
         self._commit(transaction)

@@ -84,11 +84,17 @@ class RollupWorker:
         for session_no in connection.ask("rollup/marked", _marked):
             self.session(connection, session_no)
         with connection.transaction():
-            connection.ask("rollup/set_hours", self.set_hours)
+            if connection.ask("rollup/lock_hours", lambda context: context.try_lock("hours", 0)):
+                connection.ask("rollup/set_hours", self.set_hours)
 
     def session(self, connection: Connection, session_no: int) -> None:
         """One session, one transaction: take its marks, read, set, mark its hours."""
         with connection.transaction():
+            lock = connection.ask(
+                "rollup/lock_session", lambda context: context.try_lock("session", session_no)
+            )
+            if not lock:
+                return
             connection.ask("rollup/take_marks", lambda context: _take_marks(context, session_no))
             rows = connection.ask("rollup/projected", lambda context: projected(context, session_no))
             rollup = sums(rows) if rows is not None else None

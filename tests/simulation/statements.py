@@ -36,6 +36,14 @@ class Context:
         self.transaction = transaction
         self.wait = wait
 
+    def try_lock(self, name: str, number: int) -> bool:
+        """An advisory lock until the transaction ends; False where another one has it."""
+        lock = self.server.locks[name, number]
+        if lock.holder is None:
+            lock.holder = self.transaction
+            self.transaction.locks.append(lock)
+        return lock.holder is self.transaction
+
     def lock(self, topic: str, partition: int) -> None:
         self.server.lock(self.transaction, (topic, partition), self.wait)
 

@@ -88,16 +88,15 @@ def share_of(prepared: Prepared, seat: Seat) -> Share:
 def read(prepared: Prepared, decider: Decider) -> dict[Partition, dict[SessionKey, Group]]:
     """Decode all pieces. A partition whose share of dead letters became too large ends at that record (contract 15)."""
     groups: dict[Partition, dict[SessionKey, Group]] = {}
-    kept = []
     for piece in prepared.pieces:
         seat = piece.seat
         share = share_of(prepared, seat)
         if seat.number in prepared.stopping:
+            # It stays a piece of the round: should that be rolled back, it waits again like the others.
             continue
         window = seat.window
         prepared.windows.setdefault(seat.number, window.copy())
         taken = decider.read(piece.records, share, groups.setdefault(seat.partition, {}), window)
-        kept.append(piece)
         to_offset = piece.to_offset
         if window.exceeded:
             to_offset = piece.records[taken - 1].offset + 1
@@ -111,7 +110,6 @@ def read(prepared: Prepared, decider: Decider) -> dict[Partition, dict[SessionKe
         )
         prepared.records += taken
         prepared.size += piece.size
-    prepared.pieces = kept
     return groups
 
 

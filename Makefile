@@ -7,7 +7,7 @@ ARGS   ?=
 EXAMPLES ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo demo-down test properties lint bench samples fuzz
+.PHONY: help environment simulate demo demo-down test properties lint bench samples fuzz
 
 help:
 	@echo "make demo                 watch it work: a fleet, a kill -9, the totals and the proof"
@@ -16,6 +16,7 @@ help:
 	@echo "make test                 all tests, against a real broker and database (ARGS=… for pytest)"
 	@echo "make properties           the property tests alone, EXAMPLES=20 times as many examples as in make test"
 	@echo "make lint                 style, types, fresh schemas"
+	@echo "make simulate             thousands of seeds of faults against the ingest handler (SEEDS=20000; SEED=n: one again)"
 	@echo "make bench                throughput and latency, as a table and JSON (ARGS=…)"
 	@echo "make fuzz                 100,000 damaged harness files against the readers (ARGS=\"MUTATIONS FIRST_SEED\")"
 	@echo "make samples DIR=…        what each harness file under DIR holds: sessions, calls, tokens"
@@ -48,6 +49,9 @@ lint: environment
 	base=$$(git rev-list -1 --before='12 hours ago' HEAD 2>/dev/null); \
 	$(BIN)/python -m turnledger.contract.schemas --check --base "$${base:-HEAD}" || failed=1; \
 	exit $$failed
+
+simulate: environment
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000)) $(ARGS)
 
 bench: environment
 	@$(BIN)/python -m tests.bench.run $(ARGS)

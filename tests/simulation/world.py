@@ -538,7 +538,11 @@ def play(seed: int, variant: Variant | None = None) -> World:
         _bury(world, loop)
     if not world.server.faults:
         world.oracle = Oracle(world.server, world.broker)
-        for rule, what in world.oracle.judge():
+        try:
+            found = world.oracle.judge()
+        except (KeyError, AssertionError) as error:
+            found = [*world.oracle.faults, ("I1", f"rows name others that are not there: {_where(error)}")]
+        for rule, what in found:
             world.server.fault(rule, what)
     return world
 

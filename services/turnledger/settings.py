@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import SecretStr
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from turnledger.errors import TurnledgerError
@@ -28,6 +30,17 @@ class Settings(BaseSettings):
     redaction_key: SecretStr | None = None
     """Key of the digests that stand for slot values (contract 14), the same wherever values must compare. Absent: a publisher makes one for
     itself, and everybody else takes slot values as redacted by their producer."""
+
+    def __init__(self, **given: Any) -> None:
+        """Raises :class:`TurnledgerError` for a variable that cannot be read, without its value: that may be a secret."""
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            name = f"TURNLEDGER_{first['loc'][0]}".upper()
+            raise TurnledgerError(
+                f"{name} cannot be used ({first['msg'].lower()}): set it anew, or leave it away for what it is by default"
+            ) from None
 
     def slot_key(self) -> bytes | None:
         """``redaction_key`` as bytes. Raises :class:`TurnledgerError` for one that is too short."""

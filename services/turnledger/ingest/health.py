@@ -145,6 +145,9 @@ class ProbeServer(ABC):
     def details(self) -> dict[str, Any]:
         """What /healthz says beside its status and the reasons."""
 
+    async def look(self) -> None:  # noqa: B027 - nothing is what most servers have to fetch
+        """Before each answer: fetch what is known elsewhere."""
+
     async def start(self) -> None:
         """Raises a :class:`TurnledgerError` when the address is taken."""
         try:
@@ -164,6 +167,7 @@ class ProbeServer(ABC):
         try:
             async with asyncio.timeout(5):
                 head = await reader.readuntil(b"\r\n\r\n")
+                await self.look()
                 status, kind, body = self.answer(head.split(b"\r\n", 1)[0].decode("latin-1"))
                 writer.write(
                     f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
 
 
-def configure_logging() -> None:
-    """Sentences to standard error. What libraries say is one line too: an outage is no reason for a traceback."""
+def configure_logging(process: int | None = None) -> None:
+    """Sentences to standard error. What libraries say is one line too: an outage is no reason for a traceback. ``process``: which of several
+    that write to one log this is."""
+    named: list[structlog.typing.Processor] = [] if process is None else [_Named(process)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *named,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # One write a line: several processes share what standard error is.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
@@ -37,6 +42,19 @@ def configure_logging() -> None:
         "turnledger.ingest.transport",
     ):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class _Named:
+    """Says in each line which process it is from."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+
+    def __call__(
+        self, logger: Any, method: str, line: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        line["process"] = self.process
+        return line
 
 
 class _OneLine(logging.Handler):

@@ -134,3 +134,27 @@ class Metrics:
             "1 when /healthz is green.",
             registry=registry,
         )
+
+
+class ProcessMetrics:
+    """What the parent of several worker processes adds to their pages, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry(auto_describe=False)
+        self.up = Gauge(
+            "turnledger_ingest_process_up",
+            "1 when the worker process runs and serves its health.",
+            ("process",),
+            registry=registry,
+        )
+        self.restarts = Counter(
+            "turnledger_ingest_process_restarts_total",
+            "Times that a worker process died and was to be started again.",
+            ("process",),
+            registry=registry,
+        )
+        self.healthy = Gauge(
+            "turnledger_ingest_processes_healthy",
+            "1 when /healthz of all worker processes is green.",
+            registry=registry,
+        )

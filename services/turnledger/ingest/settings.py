@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from turnledger.errors import TurnledgerError
 from turnledger.settings import Settings
+
+MOST_PROCESSES = 64
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the operator says once, on the command line."""
+
+    take_over: bool = False
+    accept_loss: bool = False
+    resume_stopped: bool = False
 
 
 class WorkerSettings(Settings):
     """Limits of the worker. Sizes in bytes, times as the name says."""
 
+    processes: int = 1
+    """Worker processes of one command, each a member of the group with limits of its own (1 to 64)."""
     instance_id: str | None = None
     """Static member id in the consumer group: a worker that restarts under it takes its partitions back without a rebalance. Two
-    workers with one id are an error. Absent: a member that leaves the group when it ends."""
+    workers with one id are an error. Absent: a member that leaves the group when it ends. Of several processes each has it with its
+    number: ``x-1``, ``x-2``."""
     session_timeout_seconds: float = 8.0
     """After this the group gives a dead worker's partitions away (6 to 10 s, design 3.2)."""
     round_events: int = 5000
@@ -34,3 +51,17 @@ class WorkerSettings(Settings):
     """0: a free one, named in the log."""
     red_after_seconds: float = 20.0
     """Without progress while there is lag, health turns red after this (under the 30 s of invariant I10)."""
+
+    def process_count(self) -> int:
+        """``processes``. Raises :class:`TurnledgerError` for a number that cannot be meant."""
+        if self.processes < 1:
+            raise TurnledgerError(
+                f"--processes {self.processes} (or TURNLEDGER_PROCESSES) would apply nothing: give a number from 1 to {MOST_PROCESSES}, "
+                "at most one a core."
+            )
+        if self.processes > MOST_PROCESSES:
+            raise TurnledgerError(
+                f"--processes {self.processes} (or TURNLEDGER_PROCESSES) is above {MOST_PROCESSES}, the most that one command starts: give "
+                "one a core, and start another worker in the same group where that is not enough."
+            )
+        return self.processes

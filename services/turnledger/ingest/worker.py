@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -22,7 +21,8 @@ from turnledger.ingest.logs import configure_logging
 from turnledger.ingest.metrics import Metrics
 from turnledger.ingest.round import Ingest
 from turnledger.ingest.seats import BrokerAway, owner_name
-from turnledger.ingest.settings import WorkerSettings
+from turnledger.ingest.settings import Flags, WorkerSettings
+from turnledger.ingest.tether import Tether
 from turnledger.ingest.transport import Budget
 
 log = structlog.get_logger("turnledger.ingest")
@@ -37,20 +37,20 @@ SWITCH_SECONDS = 0.0005
 """Thread switch interval: with Python's 5 ms, each of the writer's round trips to Postgres waited that long for the interpreter."""
 
 
-@dataclass(frozen=True)
-class Flags:
-    """What the operator says on the command line."""
-
-    take_over: bool = False
-    accept_loss: bool = False
-    resume_stopped: bool = False
-
-
 class Worker:
     """A worker process. :meth:`run` returns the exit status."""
 
-    def __init__(self, settings: WorkerSettings, bootstrap: str, database_url: str, flags: Flags) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        bootstrap: str,
+        database_url: str,
+        flags: Flags,
+        tether: Tether | None = None,
+    ) -> None:
+        """``tether``: to the parent, where this is one of several processes."""
         self.settings = settings
+        self.tether = tether
         self.bootstrap = bootstrap
         self.metrics = Metrics()
         self.health = Health(settings.red_after_seconds)
@@ -86,6 +86,8 @@ class Worker:
         log.info(
             f"health at http://{self.settings.health_host}:{self.server.port}/healthz", port=self.server.port
         )
+        if self.tether is not None:
+            self.tether.report(self.server.port)
         handler = asyncio.create_task(self.ingest.run(), name="ingest")
         watch = asyncio.create_task(self._watch(), name="watch")
         starter = asyncio.create_task(self._start_app(), name="start")
@@ -192,13 +194,15 @@ class Worker:
                 gc.collect(1)
 
 
-def run_worker(settings: WorkerSettings, bootstrap: str, database_url: str, flags: Flags) -> int:
+def run_worker(
+    settings: WorkerSettings, bootstrap: str, database_url: str, flags: Flags, tether: Tether | None = None
+) -> int:
     """Run a worker until SIGTERM; returns the exit status. A :class:`TurnledgerError` is a sentence for the operator."""
-    configure_logging()
+    configure_logging(None if tether is None else tether.number)
     sys.setswitchinterval(SWITCH_SECONDS)
 
     async def main() -> int:
-        return await Worker(settings, bootstrap, database_url, flags).run()
+        return await Worker(settings, bootstrap, database_url, flags, tether).run()
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

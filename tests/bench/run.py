@@ -1,7 +1,8 @@
 """``make bench``: turnledger's worker beside the floor and beside stock Faust, in one run, interleaved, medians.
 
 (a) the floor (``floor.py``), (b) stock Faust's per-event agent that does nothing, (c) ``turnledger worker`` with everything on, each a process of its own that
-drains the same topic. Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events.
+drains the same topic; (c2) the same worker as two processes, which is another thing than (c) and has columns of its own.
+Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events.
 Absolute figures belong to the machine; the ratios inside one run are what counts.
 """
 
@@ -91,7 +92,9 @@ class Worker:
         self.process.wait(timeout=60)
 
 
-def start_worker(bootstrap: str, topic: str, dsn: str, round_events: int = ROUND["backlog"]) -> Worker:
+def start_worker(
+    bootstrap: str, topic: str, dsn: str, round_events: int = ROUND["backlog"], processes: int = 1
+) -> Worker:
     """``turnledger worker`` with everything on, as a person would start it but for the size of its rounds."""
     log = Path(tempfile.mkstemp(prefix="turnledger-bench-", suffix=".log")[1])
     env = os.environ | {
@@ -106,6 +109,8 @@ def start_worker(bootstrap: str, topic: str, dsn: str, round_events: int = ROUND
         "-c",
         "from turnledger.cli import main; main()",
         "worker",
+        "--processes",
+        str(processes),
         "--health-port",
         "0",
     ]
@@ -116,6 +121,21 @@ def start_worker(bootstrap: str, topic: str, dsn: str, round_events: int = ROUND
 def _progress(conn: psycopg.Connection[Any]) -> int:
     row = conn.execute("select coalesce(sum(next_offset), 0)::bigint from ledger.ingest_progress").fetchone()
     return int(row[0]) if row else 0
+
+
+def _owners(conn: psycopg.Connection[Any]) -> int:
+    row = conn.execute("select count(distinct owner) from ledger.ingest_progress").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """A worker and, where it is several processes, those."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def _cpu(family: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in family)
 
 
 def _backend_cpu(conn: psycopg.Connection[Any]) -> float:
@@ -136,15 +156,17 @@ def drain(
     total: int,
     marks: tuple[int, ...] = (),
     round_events: int = ROUND["backlog"],
+    processes: int = 1,
 ) -> dict[str, Any]:
     """Start a worker on a full topic and wait until all of it is committed.
 
-    Seconds count from the first commit that is seen, for the events after it: joining the group is not measured.
+    Seconds count from the first commit that is seen, for the events after it: joining the group is not measured. With several
+    ``processes`` from when each of them has partitions, since until then one works and the others join; CPU and memory are of all of them.
     """
-    worker = start_worker(bootstrap, topic, dsn, round_events)
+    worker = start_worker(bootstrap, topic, dsn, round_events, processes)
     try:
         with psycopg.connect(dsn, autocommit=True) as conn:
-            process = psutil.Process(worker.process.pid)
+            family: list[psutil.Process] = []
             first = last = 0
             start = cpu = backend = 0.0
             passed: list[tuple[int, float]] = []
@@ -156,21 +178,26 @@ def drain(
                     )
                 last = _progress(conn)
                 now = time.perf_counter()
-                if not first and last:
+                if not first and last and (processes == 1 or _owners(conn) >= processes):
+                    family = _family(worker.process.pid)
                     first, start = last, now
-                    cpu = sum(process.cpu_times()[:2])
+                    cpu = _cpu(family)
                     backend = _backend_cpu(conn)
                 if len(passed) < len(marks) and last >= marks[len(passed)]:
                     passed.append((last, now - start))
                 time.sleep(0.02)
+            if not first or first >= total:
+                raise RuntimeError(
+                    f"nothing of {total} events was left to measure once all of {processes} had partitions: give more --events"
+                )
             seconds = time.perf_counter() - start
             counted = max(1, last - first)
             result: dict[str, Any] = {
                 "events": counted,
                 "seconds": seconds,
-                "worker_cpu": sum(process.cpu_times()[:2]) - cpu,
+                "worker_cpu": _cpu(family) - cpu,
                 "backend_cpu": _backend_cpu(conn) - backend,
-                "peak_mib": _peak(process.pid),
+                "peak_mib": sum(_peak(process.pid) for process in family),
                 "passed": [(n - first, s) for n, s in passed],
             }
             rows = conn.execute(
@@ -325,11 +352,11 @@ async def latency(bootstrap: str, topic: str, dsn: str, rate: float, seconds: fl
 
 
 def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool) -> dict[str, Any]:
-    """(a), (b) and (c) over one topic, interleaved."""
+    """(a), (b), (c) and (c2) over one topic, interleaved."""
     topic = f"bench.{shape}"
     total = asyncio.run(fill(stack.kafka_bootstrap, topic, PARTITIONS, records(shape, events)))
     say(f"{shape}: {total} events in {PARTITIONS} partitions")
-    runs: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": []}
+    runs: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": [], "c2": []}
     for turn in range(repeats):
         runs["a"].append(
             floor(
@@ -339,6 +366,11 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
         dsn = fresh_database(stack.database_url, "bench_worker")
         migrate(dsn)
         runs["c"].append(drain(stack.kafka_bootstrap, topic, dsn, total, round_events=ROUND[shape]))
+        dsn = fresh_database(stack.database_url, "bench_worker")
+        migrate(dsn)
+        runs["c2"].append(
+            drain(stack.kafka_bootstrap, topic, dsn, total, round_events=ROUND[shape], processes=2)
+        )
         if with_stock:
             runs["b"].append(stock(stack.kafka_bootstrap, topic, total))
         line = "  ".join(f"{name} {us(found[-1]):6.1f}" for name, found in runs.items() if found)
@@ -347,7 +379,7 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
     def median(name: str, key: str = "seconds") -> float:
         return statistics.median(us(r, key) for r in runs[name])
 
-    a, c = median("a"), median("c")
+    a, c, c2 = median("a"), median("c"), median("c2")
     result: dict[str, Any] = {
         "events": total,
         "a_us": a,
@@ -359,6 +391,14 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
         "c_backend_cpu_us": median("c", "backend_cpu"),
         "c_events_per_second": 1e6 / c,
         "c_peak_mib": statistics.median(r["peak_mib"] for r in runs["c"]),
+        "c2_processes": 2,
+        "c2_us": c2,
+        "c2_over_a": a / c2,
+        "c2_over_c": c / c2,
+        "c2_worker_cpu_us": median("c2", "worker_cpu"),
+        "c2_backend_cpu_us": median("c2", "backend_cpu"),
+        "c2_events_per_second": 1e6 / c2,
+        "c2_peak_mib": statistics.median(r["peak_mib"] for r in runs["c2"]),
     }
     if with_stock:
         result |= {"b_us": median("b"), "c_over_b": median("b") / c}
@@ -413,6 +453,18 @@ def table(report: dict[str, Any]) -> str:
             f" {r['c_backend_cpu_us']:.1f} | {r['c_events_per_second']:.0f} | {r['c_peak_mib']:.0f} |"
         )
     lines += ["", "c/a and c/b are rates: 0.5 means half the floor's events a second.", ""]
+    lines += [
+        "Two processes (`worker --processes 2`), from when both have partitions; CPU and memory of both together. Not the figure of one worker, which is c:",
+        "",
+        "| shape | c2 two processes µs | c2/a | c2/c | c2 worker CPU | c2 backend CPU | events/s | peak MiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {shape} | {r['c2_us']:.1f} | {r['c2_over_a']:.2f} | {r['c2_over_c']:.2f} | {r['c2_worker_cpu_us']:.1f} |"
+        f" {r['c2_backend_cpu_us']:.1f} | {r['c2_events_per_second']:.0f} | {r['c2_peak_mib']:.0f} |"
+        for shape, r in report["shapes"].items()
+    ]
+    lines.append("")
     if "latency" in report:
         found = report["latency"]
         lines += [

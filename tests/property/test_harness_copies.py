@@ -11,11 +11,12 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.harness import goldens
 from tests.fixtures.harness.folded import catalogue
+from tests.property.budget import share
 from turnledger.fold.document import document
 from turnledger.pricing import price_call
 
@@ -129,7 +130,7 @@ def figures(found: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", GROWING)
-@settings(max_examples=8, deadline=None)
+@share(8)
 @given(data=st.data())
 def test_earlier_copies_change_nothing_in_any_order_and_number(name: str, data: st.DataObject) -> None:
     piece, least = GROWING[name]
@@ -144,7 +145,7 @@ def test_earlier_copies_change_nothing_in_any_order_and_number(name: str, data: 
 
 
 @pytest.mark.parametrize("name", SLICED)
-@settings(max_examples=8, deadline=None)
+@share(8)
 @given(data=st.data())
 def test_slices_that_cover_a_file_have_its_figures_in_any_order(name: str, data: st.DataObject) -> None:
     places = size(name, of_lines)

@@ -47,6 +47,8 @@ def clean(text: str) -> str:
     """The text without what no record may carry (contract 15): NUL and lone surrogates become U+FFFD."""
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
+    if text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -61,8 +63,12 @@ def text(value: Any) -> str | None:
 
 def identifier(value: Any, limit: int = ID_LIMIT) -> str | None:
     """A text that fits a correlation field; a longer one is no identifier of any known format."""
-    name = text(value)
-    return name if name is not None and len(name.encode()) <= limit else None
+    if not isinstance(value, str) or not value:
+        return None
+    if value.isascii() and "\x00" not in value:  # as all but a few are
+        return value if len(value) <= limit else None
+    name = clean(value)
+    return name if len(name.encode()) <= limit else None
 
 
 def count(value: Any) -> int | None:
@@ -143,6 +149,8 @@ def named(*choices: str | None, limit: int = SESSION_LIMIT) -> str:
 
 def cut(value: str, limit: int = TEXT_LIMIT) -> tuple[str, int | None]:
     """The text cut at a character boundary, and its full size in bytes where it was cut."""
+    if value.isascii():
+        return (value, None) if len(value) <= limit else (value[:limit], len(value))
     raw = value.encode()
     if len(raw) <= limit:
         return value, None
@@ -214,7 +222,9 @@ def parsed(value: Any) -> Any:
 
 def known(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are known."""
-    return {name: value for name, value in fields.items() if value is not None}
+    if None in fields.values():
+        return {name: value for name, value in fields.items() if value is not None}
+    return dict(fields)
 
 
 def digest(value: Any) -> str:

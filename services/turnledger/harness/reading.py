@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import orjson
 import zstandard
@@ -31,8 +31,7 @@ _GZIP, _ZSTD, _BOM = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One JSON object of a file. ``number`` counts from 0, ``offset`` is that of its line in the plain file."""
 
     number: int
@@ -78,13 +77,35 @@ def records_of(path: Path, condition: Condition, *, plain_limit: int = PLAIN_LIM
 
 
 def read_records(
-    file: IO[bytes], condition: Condition, *, line_limit: int = LINE_LIMIT, plain_limit: int = PLAIN_LIMIT
+    file: IO[bytes],
+    condition: Condition,
+    *,
+    line_limit: int = LINE_LIMIT,
+    plain_limit: int = PLAIN_LIMIT,
+    having: tuple[bytes, ...] = (),
 ) -> Iterator[Record]:
-    """The records of an open binary file that can seek, in file order."""
+    """The records of an open binary file that can seek, in file order.
+
+    ``having``: only lines that hold one of these words are looked into, the others are counted alone; what is then said of the file's
+    condition is about those lines.
+    """
     number = 0
     for offset, line, whole in _lines(plain_bytes(file, condition, plain_limit), line_limit):
         if isinstance(line, Quarantined):
             condition.quarantined.append(Quarantined(number, offset, line.size, line.sha256, line.reason))
+            number += 1
+            continue
+        if having and _is_one(line) and not any(word in line for word in having):
+            number += 1
+            continue
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            value = None
+        if type(value) is dict:  # as all lines but a few are
+            if not whole:
+                condition.unterminated = True
+            yield Record(number, offset, value)
             number += 1
             continue
         if not line.strip(b" \t\r"):
@@ -107,6 +128,11 @@ def read_records(
     for lost in [each for each in condition.quarantined if each.number < 0]:
         condition.quarantined.remove(lost)
         condition.quarantined.append(Quarantined(number, lost.offset, lost.size, lost.sha256, lost.reason))
+
+
+def _is_one(line: bytes) -> bool:
+    """Whether a line counts as one record, readable or not: nothing is glued together in it."""
+    return line[:1] == b"{" and line[-1:] == b"}" and b"}{" not in line and b"} {" not in line
 
 
 def quarantine(number: int, offset: int, raw: bytes, reason: str) -> Quarantined:
@@ -138,37 +164,45 @@ def plain_bytes(file: IO[bytes], condition: Condition, limit: int = PLAIN_LIMIT)
 
 def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | Quarantined, bool]]:
     """(offset, line without its end, whether it had one); a line above the limit is passed over without being held."""
-    parts: list[bytes] = []
+    held: list[bytes] = []
     offset = size = 0
-    skipping: Any = None
+    passed: Any = None
     for chunk in chunks:
-        start = 0
-        while True:
-            end = chunk.find(b"\n", start)
-            piece = chunk[start:] if end < 0 else chunk[start:end]
-            size += len(piece)
-            if skipping is None and size > limit:
-                skipping = hashlib.sha256(b"".join(parts))
-                parts = []
-            if skipping is not None:
-                skipping.update(piece)
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            if size or passed is not None:  # it began in an earlier chunk
+                size += len(piece)
+                held, passed = _held(held, piece, size, limit, passed)
+                yield _line(offset, b"".join(held), size, passed, True)
+                held, passed, length = [], None, size
+                size = 0
             else:
-                parts.append(piece)
-            if end < 0:
-                break
-            yield _line(offset, parts, size, skipping, True)
-            offset += size + 1
-            parts, size, skipping, start = [], 0, None, end + 1
+                length = len(piece)
+                over = hashlib.sha256(piece) if length > limit else None
+                yield _line(offset, piece, length, over, True)
+            offset += length + 1
+        size += len(rest)
+        held, passed = _held(held, rest, size, limit, passed)
     if size:
-        yield _line(offset, parts, size, skipping, False)
+        yield _line(offset, b"".join(held), size, passed, False)
+
+
+def _held(held: list[bytes], piece: bytes, size: int, limit: int, passed: Any) -> tuple[list[bytes], Any]:
+    """What is kept of a line that goes on: its pieces, or above the limit only their hash."""
+    if passed is None and size <= limit:
+        held.append(piece)
+        return held, None
+    if passed is None:
+        passed = hashlib.sha256(b"".join(held))
+    passed.update(piece)
+    return [], passed
 
 
 def _line(
-    offset: int, parts: list[bytes], size: int, skipped: Any, whole: bool
+    offset: int, line: bytes, size: int, passed: Any, whole: bool
 ) -> tuple[int, bytes | Quarantined, bool]:
-    if skipped is not None:
-        return offset, Quarantined(0, offset, size, skipped.hexdigest(), "too_long"), whole
-    line = b"".join(parts)
+    if passed is not None:
+        return offset, Quarantined(0, offset, size, passed.hexdigest(), "too_long"), whole
     if offset == 0 and line.startswith(_BOM):
         line = line[len(_BOM) :]
     return offset, line[:-1] if line.endswith(b"\r") else line, whole

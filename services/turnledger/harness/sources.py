@@ -71,15 +71,16 @@ class Source:
         with self.open() as file:
             return file.read(len(DATABASE_MAGIC)) == DATABASE_MAGIC
 
-    def records(self) -> Iterator[Record]:
-        """The JSON objects of its lines, in file order; may be called again."""
+    def records(self, *, having: tuple[bytes, ...] = ()) -> Iterator[Record]:
+        """The JSON objects of its lines, in file order; may be called again. ``having``: only of lines that hold one of these words."""
         condition = Condition()
         try:
             with self.open() as file:
-                yield from read_records(file, condition)
+                yield from read_records(file, condition, having=having)
         except OSError as error:
             raise unreadable(self.path, error) from error
-        self.condition = condition
+        if not having:
+            self.condition = condition
 
     def document(self) -> Any:
         """The one JSON value that it holds; None where it holds none, which ``condition`` then says."""

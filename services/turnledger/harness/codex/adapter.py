@@ -6,12 +6,20 @@ number × 256 + its place in the record, and a longer copy of a file extends the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from turnledger.harness.codex.history import counters, kind_of, own_from, parent_of, payload_of
+from turnledger.harness.codex.history import (
+    counters,
+    is_child,
+    kind_of,
+    outlined,
+    own_from,
+    parent_of,
+    payload_of,
+)
 from turnledger.harness.facts import (
     SESSION_LIMIT,
     Envelope,
@@ -38,6 +46,8 @@ PRODUCER = "codex"
 OUTPUT_VERSION = 1
 """The epoch of what this reader writes (design 7): a reader that says the same differently counts it up."""
 EVENTS_A_RECORD = 256
+NEVER = 2**62
+"""A record's number that none has."""
 TYPE_BYTES = 128
 MESSAGE_LIMIT = 2048
 """Bytes of an error message."""
@@ -97,16 +107,46 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 
 def envelopes(records: Sequence[Record], notes: Notes) -> Iterator[Envelope]:
-    """The events of one rollout; none where no line names its thread."""
-    lines = [_enveloped(record) for record in records]
-    header = next((line for line in lines if kind_of(line) == "session_meta"), None)
-    thread = identifier(payload_of(header).get("id"), SESSION_LIMIT - 16) if header is not None else None
+    """The events of one rollout that is held whole; none where no line names its thread."""
+    return _told(lambda _having: iter(records), notes)
+
+
+Records = Callable[[tuple[bytes, ...]], Iterator[Record]]
+"""The records anew, or only those of lines that hold one of some words."""
+
+LANDMARKS = (b"session_meta", b"token_usage_record", b"task_started", b"turn_started", b'"instructions"')
+"""What stands in the lines from which it is known where a rollout begins, and from where on its calls are recorded one by one."""
+
+
+def _told(records: Records, notes: Notes) -> Iterator[Envelope]:
+    """Once over the landmarks, once over everything: a rollout is never held whole, save for the outline of one that begins with a copy."""
+    header: Record | None = None
+    foreign, started, recorded_from = False, 0, NEVER
+    for record in records(LANDMARKS):
+        line = _enveloped(record)
+        kind = kind_of(line)
+        if kind == "session_meta":
+            header = header or line
+            foreign = foreign or payload_of(line).get("id") not in (None, payload_of(header).get("id"))
+        elif kind in ("event_msg/task_started", "event_msg/turn_started"):
+            started = line.number
+        if line.value.get("type") == "token_usage_record" and recorded_from == NEVER:
+            recorded_from = started
+    meta = payload_of(header) if header is not None else {}
+    thread = identifier(meta.get("id"), SESSION_LIMIT - 16)
     if header is None or thread is None:
+        for _record in records(()):
+            pass  # read to the end: what could not be read is counted all the same
         notes.traits["thread_unknown"] += 1
         return
-    rollout = _Rollout(lines, payload_of(header), thread, notes)
-    for place, line in enumerate(lines):
-        yield from rollout.read(place, line, opens=line is header)
+    own = 0
+    if foreign or is_child(meta):
+        outline = [outlined(_enveloped(record)) for record in records(())]
+        place = own_from(outline, meta)
+        own = outline[place].number if place < len(outline) else NEVER
+    rollout = _Rollout(meta, thread, notes, own_from=own, recorded_from=recorded_from)
+    for record in records(()):
+        yield from rollout.read(_enveloped(record), opens=record.number == header.number)
 
 
 def _bare_header(record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -133,15 +173,17 @@ def _enveloped(record: Record) -> Record:
 class _Rollout:
     """One file being read: what the lines so far have said."""
 
-    def __init__(self, lines: Sequence[Record], meta: Mapping[str, Any], thread: str, notes: Notes) -> None:
+    def __init__(
+        self, meta: Mapping[str, Any], thread: str, notes: Notes, *, own_from: int, recorded_from: int
+    ) -> None:
         self._thread = thread
         self._meta = meta
         self._notes = notes
         self._parent = parent_of(meta)
         subagent = self._parent is not None or meta.get("thread_source") == "subagent"
         self._stream = f"{thread}:{'subagent' if subagent else 'main'}"
-        self._own_from = own_from(lines, meta)
-        self._recorded_from = _recorded_from(lines)
+        self._own_from = own_from
+        self._recorded_from = recorded_from
         self._turn: str | None = None
         self._turns: set[str] = set()
         self._model: str | None = None
@@ -155,14 +197,14 @@ class _Rollout:
         self._ordinal = 0
         self._at: str | None = None
 
-    def read(self, place: int, line: Record, *, opens: bool) -> Iterator[Envelope]:
+    def read(self, line: Record, *, opens: bool) -> Iterator[Envelope]:
         """The events of one line."""
         self._number, self._ordinal = line.number, 0
         self._at = moment(line.value.get("timestamp"))
         kind, payload = kind_of(line) or "?", payload_of(line)
         if opens:
             yield from self._opened(payload)
-        elif place < self._own_from:
+        elif line.number < self._own_from:
             yield from self._copied(kind, payload)
         elif kind == "session_meta":
             if payload.get("id") == self._thread:
@@ -177,7 +219,7 @@ class _Rollout:
             yield from self._recorded(payload)
         elif kind == "event_msg/token_count":
             yield from self._limits_of(payload)
-            yield from self._counted(payload, place)
+            yield from self._counted(payload)
         elif line.value.get("type") == "response_item":
             yield from self._item(kind, payload)
         elif line.value.get("type") == "event_msg":
@@ -225,14 +267,14 @@ class _Rollout:
             self._turns.add(turn)
             yield self._event("turn.started", payload)
 
-    def _counted(self, payload: Mapping[str, Any], place: int) -> Iterator[Envelope]:
+    def _counted(self, payload: Mapping[str, Any]) -> Iterator[Envelope]:
         """A running total. Repeats tell nothing; a decrease is a new counter; what rises is one call, whose own figures are ``last``."""
         info = mapping(payload.get("info"))
         total = counters(info.get("total_token_usage"))
         if not total or not any(total.values()):
             self._notes.untold["token_count without figures"] += 1
             return
-        if self._in_recorded(place):
+        if self._in_recorded():
             self._notes.untold["token_count beside token_usage_record"] += 1
             return
         if total == self._total:
@@ -255,9 +297,9 @@ class _Rollout:
             "provenance": "derived",
         }
 
-    def _in_recorded(self, place: int) -> bool:
+    def _in_recorded(self) -> bool:
         """Whether this count stands in or behind the turn from which on calls are recorded one by one (0.151 and later)."""
-        return place >= self._recorded_from
+        return self._number >= self._recorded_from
 
     def _cumulative(
         self, info: Mapping[str, Any], total: dict[str, int], start_known: bool | None
@@ -484,17 +526,6 @@ class _Rollout:
         )
 
 
-def _recorded_from(lines: Sequence[Record]) -> int:
-    """Index from which running totals are superfluous: the start of the turn that has the first ``token_usage_record``."""
-    start = 0
-    for place, line in enumerate(lines):
-        if kind_of(line) in ("event_msg/task_started", "event_msg/turn_started"):
-            start = place
-        if line.value.get("type") == "token_usage_record":
-            return start
-    return len(lines)
-
-
 def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
     return known(
         {
@@ -556,7 +587,7 @@ def _result(output: Any) -> tuple[str | None, dict[str, Any]]:
 
 
 def _read(source: Source, notes: Notes) -> Iterator[Envelope]:
-    return envelopes(list(source.records()), notes)
+    return _told(lambda having: source.records(having=having), notes)
 
 
 FORMAT = Format(

@@ -52,6 +52,19 @@ def parent_of(meta: Mapping[str, Any]) -> str | None:
     return identifier(spawn.get("parent_thread_id")) or identifier(meta.get("parent_thread_id"))
 
 
+def is_child(meta: Mapping[str, Any]) -> bool:
+    """Whether the header says that the thread began as another one's."""
+    return identifier(meta.get("forked_from_id")) is not None or parent_of(meta) is not None
+
+
+def outlined(record: Record) -> Record:
+    """What ``own_from`` looks at of a record, without its texts."""
+    kept = {name: record.value.get(name) for name in ("type", "timestamp")}
+    payload = payload_of(record)
+    kept["payload"] = {name: payload[name] for name in ("type", "id", "turn_id", "info") if name in payload}
+    return Record(record.number, record.offset, kept)
+
+
 def own_from(records: Sequence[Record], meta: Mapping[str, Any]) -> int:
     """Index of the first record behind the copied history; 0 where nothing was copied."""
     thread = meta.get("id")
@@ -60,8 +73,7 @@ def own_from(records: Sequence[Record], meta: Mapping[str, Any]) -> int:
         for place, record in enumerate(records)
         if kind_of(record) == "session_meta" and payload_of(record).get("id") not in (None, thread)
     ]
-    child = bool(foreign) or identifier(meta.get("forked_from_id")) is not None or parent_of(meta) is not None
-    baseline = _baseline(records) if child else None
+    baseline = _baseline(records) if foreign or is_child(meta) else None
     if not foreign and baseline is None:
         return 0
     marker = max([*foreign[-1:], *([baseline] if baseline is not None else [])])

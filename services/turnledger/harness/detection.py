@@ -35,7 +35,7 @@ def forced(source: Source, chosen: Format) -> tuple[Format, Container]:
     found = detect(source, [chosen])
     if found is not None:
         return found
-    if source.is_database() and chosen.database is not None:
+    if source.is_database():
         return chosen, "database"
     kinds: tuple[Container, ...] = ("lines", "document", "text", "database")
     if _may_be_document(source.head()):

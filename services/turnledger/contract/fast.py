@@ -22,17 +22,23 @@ _KNOWN = frozenset(Event.__struct_fields__) - frozenset(_NOT_ON_THE_WIRE)
 _BACKSLASH = ord("\\")
 _BRACKET = ord("[")
 _RESERVED = ord(NOT_ON_THE_WIRE)
+_ORIGINS_KEPT = 4096
+_ORIGIN_BYTES = 1024
+"""Origins kept, and up to which length: at most some MB."""
+_encode = msgspec.json.encode
 
 
 class FastReader:
     """Reads records one by one; keeps decoders and the limit, nothing of the records."""
 
-    __slots__ = ("_any", "_decode", "_limit")
+    __slots__ = ("_any", "_decode", "_limit", "_origins")
 
     def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
         self._decode = msgspec.json.Decoder(Event).decode
         self._any = msgspec.json.Decoder(dict[str, Any]).decode
+        self._origins: dict[bytes, dict[str, str] | None] = {}
+        """Origins by their bytes, as they come again and again."""
 
     def read(self, raw: bytes | None) -> Event | Rejected:
         """The answer of ``contract.reader.read``; ``raw`` is None for a tombstone."""
@@ -74,21 +80,35 @@ class FastReader:
         observed_at = event.observed_at
         if observed_at is not None and instant(observed_at) is None:
             return read(raw, limit=self._limit)
-        origin = event.origin
+        origin: Any = event.origin
         if origin is not None:
-            for name, value in origin.items():
-                if type(value) is int:
-                    origin[name] = str(value)
-                elif type(value) is not str:
-                    event.origin = _as_text(origin)
-                    if event.origin is None:
-                        return read(raw, limit=self._limit)
-                    break
-        if b'""' in raw:
-            for name in CORRELATION:
-                if getattr(event, name) == "":
-                    setattr(event, name, None)
+            spelt = bytes(origin)
+            try:
+                event.origin = self._origins[spelt]
+            except KeyError:
+                try:
+                    event.origin = self._origin(spelt)
+                except _DOUBTFUL:
+                    return read(raw, limit=self._limit)
+        if (
+            event.trace_id == ""
+            or event.turn_id == ""
+            or event.model_call_id == ""
+            or event.tool_call_id == ""
+            or event.parent_session_id == ""
+        ):
+            _drop_empty(event)
         return event
+
+    def _origin(self, spelt: bytes) -> dict[str, str] | None:
+        """An origin that was not seen lately. Raises one of ``_DOUBTFUL``."""
+        value = self._any(spelt) if spelt != b"null" else None
+        origin = None if value is None else _as_text(value)
+        if len(self._origins) >= _ORIGINS_KEPT:
+            self._origins.clear()
+        if len(spelt) <= _ORIGIN_BYTES:
+            self._origins[spelt] = origin
+        return origin
 
     def _by_parts(self, raw: bytes) -> Event | None:
         """A record with unknown or null fields: decoded whole, so that the unknown is checked too, then taken by its known fields.
@@ -98,8 +118,10 @@ class FastReader:
         try:
             record = self._any(raw)
             known = {name: record[name] for name in record if name in _KNOWN and record[name] is not None}
+            if "origin" in known:
+                known["origin"] = msgspec.Raw(_encode(known["origin"]))
             return msgspec.convert(known, Event)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
             return None
 
 
@@ -123,13 +145,27 @@ def _short(event: Event) -> bool:
     )
 
 
-def _as_text(origin: dict[str, Any]) -> dict[str, str] | None:
-    """Scalars as text, without nulls; None where one is no scalar."""
+def _drop_empty(event: Event) -> None:
+    for name in CORRELATION:
+        if getattr(event, name) == "":
+            setattr(event, name, None)
+
+
+class _NoScalar(Exception):
+    """A value of an origin is none."""
+
+
+_DOUBTFUL = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, _NoScalar)
+"""What the parts of a record raise that the strict reader must judge."""
+
+
+def _as_text(origin: dict[str, Any]) -> dict[str, str]:
+    """Scalars as text, without nulls. Raises :class:`_NoScalar`."""
     out: dict[str, str] = {}
     for name, value in origin.items():
         if value is not None:
             text = scalar_text(value)
             if text is None:
-                return None
+                raise _NoScalar
             out[name] = text
     return out

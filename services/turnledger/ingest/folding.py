@@ -27,9 +27,9 @@ BEHIND = 5
 """So many times longer may open turns wait for their rows while rounds are full: what is read then is old, and most of these turns end in
 one of the next rounds. (With thousands of open turns, writing each of them every second takes a third of the worker's time.)"""
 
-ASKED_SHARE = 5
-"""One session for so many events of a full round is asked what moved; the others wait for the next rounds, those longest so first. Turns that end
-together, and open ones that are written together, would make one round long and the next ones wait for its write."""
+ASKED_SHARE = 10
+"""A full round asks one session for so many of its events what moved, or a quarter of those that wait; the others wait for the next rounds. Turns that
+end together, and open ones that are written together, would make one round long and the next ones wait for its write."""
 
 
 class Folding(Settling):
@@ -42,13 +42,16 @@ class Folding(Settling):
         """Whether the round of ``pieces`` writes open turns too."""
         if not self._to_flush():
             return False
+        wait = self.settings.open_turn_seconds * (BEHIND if self._full(pieces) else 1)
+        return self.clock() >= self._flushed_at + wait
+
+    def _full(self, pieces: Sequence[Piece]) -> bool:
+        """More waits than one round holds, as far as a round can tell."""
         settings = self.settings
-        full = (
+        return (
             sum(len(piece.records) for piece in pieces) >= settings.round_events
             or sum(piece.size for piece in pieces) >= settings.round_bytes
         )
-        wait = settings.open_turn_seconds * (BEHIND if full else 1)
-        return self.clock() >= self._flushed_at + wait
 
     async def _prepare(self, pieces: list[Piece], flush: bool, *, patient: bool = True) -> Prepared | None:
         """Decide and fold. None when nothing is left to do."""
@@ -211,7 +214,9 @@ class Folding(Settling):
             for seat in self.seats.values():
                 if seat.projects:
                     wanted.update(seat.dirty)
-        left = max(200, self.settings.round_events // ASKED_SHARE) if patient else len(wanted)
+        left = len(wanted)
+        if patient and self._full(prepared.pieces):
+            left = max(self.settings.round_events // ASKED_SHARE, len(waited) // 4)
         touch = self.cache.touch
         for key, entry in wanted.items():
             state = entry.state

@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     """Key of the digests that stand for slot values (contract 14), the same wherever values must compare. Absent: a publisher makes one for
     itself, and everybody else takes slot values as redacted by their producer."""
 
+    body_streams: str = ""
+    """Streams whose bodies leave a publisher (contract 14), with commas between them; ``*`` is all. None, unless said."""
+    body_limit_bytes: int = 64 * 1024
+    """Greatest part of one body that leaves a publisher."""
+
     def __init__(self, **given: Any) -> None:
         """Raises :class:`TurnledgerError` for a variable that cannot be read, without its value: that may be a secret."""
         try:
@@ -41,6 +46,11 @@ class Settings(BaseSettings):
             raise TurnledgerError(
                 f"{name} cannot be used ({first['msg'].lower()}): set it anew, or leave it away for what it is by default"
             ) from None
+
+    def bodies(self) -> bool | dict[str, bool]:
+        """``body_streams`` as the rules of redaction take it."""
+        names = [name.strip() for name in self.body_streams.split(",") if name.strip()]
+        return True if "*" in names else dict.fromkeys(names, True)
 
     def slot_key(self) -> bytes | None:
         """``redaction_key`` as bytes. Raises :class:`TurnledgerError` for one that is too short."""

@@ -12,6 +12,7 @@ import typer
 from turnledger.errors import TurnledgerError
 
 if TYPE_CHECKING:
+    from turnledger.contract.redact import Redactor
     from turnledger.harness.importer import FileReading
     from turnledger.harness.kafka import Sink
 
@@ -47,7 +48,9 @@ def import_files(
 ) -> None:
     """Import the session files of agent harnesses. Twice, in slices or as copies: the result is the same."""
     from turnledger.cli.progress import tracked
+    from turnledger.contract.redact import Redactor
     from turnledger.harness import formats, importer
+    from turnledger.settings import Settings
 
     if harness is not None:
         formats.named(harness)
@@ -64,17 +67,24 @@ def import_files(
             f"no session files below {', '.join(map(str, paths))}: they end in "
             f"{', '.join((*importer.SUFFIXES, *importer.OTHERS))}; name others one by one"
         )
+    settings = Settings()
+    redactor = Redactor(
+        slot_key=settings.slot_key(), bodies=settings.bodies(), body_limit=settings.body_limit_bytes
+    )
     readings = [
         reading
         for file in tracked(files, len(files), "reading")
         if not importer.passed_over(
-            reading := importer.read_file(file, harness=harness, tenant=tenant, session=session), paths
+            reading := importer.read_file(
+                file, harness=harness, tenant=tenant, session=session, redactor=redactor
+            ),
+            paths,
         )
     ]
-    _show(readings, as_json=as_json, sink=sink)
+    _show(readings, redactor, as_json=as_json, sink=sink)
 
 
-def _show(readings: Sequence[FileReading], *, as_json: bool, sink: Sink | None) -> None:
+def _show(readings: Sequence[FileReading], redactor: Redactor, *, as_json: bool, sink: Sink | None) -> None:
     from functools import partial
 
     from turnledger.fold.document import document
@@ -93,7 +103,7 @@ def _show(readings: Sequence[FileReading], *, as_json: bool, sink: Sink | None) 
     if sink is None:
         sys.stdout.write(f"{len(records):,} events; nothing was published (--dry-run)\n")
     else:
-        _publish(sink, records)
+        _publish(sink, records, redactor)
 
 
 def _records(readings: Iterable[FileReading]) -> Iterator[bytes]:
@@ -113,7 +123,7 @@ def _sink() -> Sink:
     return Sink(kafka_bootstrap(settings), settings.topic)
 
 
-def _publish(sink: Sink, records: Sequence[bytes]) -> None:
+def _publish(sink: Sink, records: Sequence[bytes], redactor: Redactor) -> None:
     import asyncio
     import logging
 
@@ -122,7 +132,7 @@ def _publish(sink: Sink, records: Sequence[bytes]) -> None:
 
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
     with counting("published", "events") as told:
-        sent = asyncio.run(publishing.publish(sink, enumerate(records, 1), progress=told))
+        sent = asyncio.run(publishing.publish(sink, enumerate(records, 1), redactor=redactor, progress=told))
     sys.stdout.write(
         f"published {sent.records:,} events to {sink} in {sent.seconds:.1f} s ({sent.rate:,.0f}/s); "
         "what the ledger has already, it counts as duplicates\n"

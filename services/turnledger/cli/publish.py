@@ -1,4 +1,4 @@
-"""`turnledger publish`: send NDJSON envelopes to Kafka, each as the bytes that came."""
+"""`turnledger publish`: send NDJSON envelopes to Kafka, each as the bytes that came, but for what must not leave (contract 14)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def publish(
         bool, typer.Option("--strict", help="Stop at a line that is no envelope with a session_id.")
     ] = False,
 ) -> None:
-    """Send envelopes to Kafka. A line that is none is sent without a key, so that the ledger counts it as a dead letter."""
+    """Send envelopes to Kafka, secrets replaced by references. A line that is none is sent without a key, so that the ledger counts it as a dead letter."""
     import asyncio
     import logging
 
     from turnledger.cli.addresses import kafka_bootstrap
     from turnledger.cli.progress import counting
+    from turnledger.contract.redact import Redactor
     from turnledger.harness import publishing
     from turnledger.harness.kafka import Sink
     from turnledger.settings import Settings
@@ -42,11 +43,19 @@ def publish(
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
     settings = Settings()
     sink = Sink(kafka_bootstrap(settings), settings.topic)
+    # The bodies are the producer's to decide about: these envelopes have one already.
+    redactor = Redactor(slot_key=settings.slot_key())
     with counting("published", "records") as told:
-        sent = asyncio.run(publishing.publish(sink, _records(files), strict=strict, progress=told))
+        sent = asyncio.run(
+            publishing.publish(sink, _records(files), redactor=redactor, strict=strict, progress=told)
+        )
     typer.echo(
         f"published {sent.records:,} records ({sent.bytes:,} bytes) to {sink} in {sent.seconds:.1f} s ({sent.rate:,.0f}/s)"
     )
+    if sent.redacted:
+        typer.echo(
+            f"{sent.redacted:,} of them held secrets, headers or slot values, which went as references (docs/redaction.md)"
+        )
     if sent.without_key:
         typer.echo(
             f"{sent.without_key:,} of them name no session: they went without a key and will be dead letters"

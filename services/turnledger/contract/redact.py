@@ -167,6 +167,35 @@ class Redactor:
 
         What is no JSON object stays as it is: see ``hide_bytes``.
         """
+        found = self._change(raw)
+        return None if found is None else Redacted(found[0], content_hash(raw), found[1])
+
+    def outgoing(self, raw: bytes) -> tuple[bytes, int]:
+        """(bytes as they may leave, how many redactions), whatever the bytes are: those that are no JSON object are a dead letter, and hold no secret
+        by shape either. The same object where nothing is redacted."""
+        found = self._change(raw)
+        if found is not None:
+            return found[0], sum(note.count for note in found[1])
+        try:
+            if type(orjson.loads(raw)) is dict:
+                return raw, 0
+        except orjson.JSONDecodeError:
+            pass
+        counter: Counter[str] = Counter()
+        return hide_bytes(raw, counter), counter.total()
+
+    def clean(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The same for a record that is no bytes yet: a changed copy with its notes, or the record itself. What orjson takes is taken."""
+        written = orjson.dumps(record)
+        if not self._suspicious(plain(written)):
+            return record
+        changed, notes = _Walk(self, orjson.loads(written)).run()
+        if not notes:
+            return record
+        _record(changed, notes)
+        return changed
+
+    def _change(self, raw: bytes) -> tuple[bytes, tuple[Note, ...]] | None:
         if not self._suspicious(plain(raw)):
             return None
         try:
@@ -185,10 +214,10 @@ class Redactor:
         if not notes:
             return self._hidden_twin(raw)
         _record(changed, notes)
-        return Redacted(dumps(changed), content_hash(raw), tuple(notes))
+        return dumps(changed), tuple(notes)
 
     @staticmethod
-    def _hidden_twin(raw: bytes) -> Redacted | None:
+    def _hidden_twin(raw: bytes) -> tuple[bytes, tuple[Note, ...]] | None:
         """Of duplicate keys the last counts: a secret in another is in the bytes alone, and goes with them."""
         in_bytes: Counter[str] = Counter()
         if hide_bytes(raw, in_bytes) is raw:
@@ -204,7 +233,7 @@ class Redactor:
             return None
         notes = [Note(kind, "(duplicate key)", count) for kind, count in sorted(lost.items())]
         _record(record, notes)
-        return Redacted(dumps(record), content_hash(raw), tuple(notes))
+        return dumps(record), tuple(notes)
 
     def keeps_body(self, stream: str) -> bool:
         return self.bodies if isinstance(self.bodies, bool) else self.bodies.get(stream, False)
@@ -376,7 +405,8 @@ class _Walk:
         self._note("header", where)
         return hash_header(text)
 
-    def _header_text(self, text: str, where: str) -> str:
+    def _header_text(self, given: str, where: str) -> str:
+        text = given
         start = text.lstrip()[:1]
         if start and start in "[{":
             try:
@@ -385,6 +415,8 @@ class _Walk:
                 return text
             changed = self._headers(inner, where)
             return text if changed is inner else dumps(changed).decode()
+        if "PRIVATE KEY" in text:
+            text = self._text(text, where)  # it has lines of its own
         out: list[str] = []
         hidden = False
         for line in re.split(r"(\r?\n)", text):
@@ -393,12 +425,12 @@ class _Walk:
                 new = self._header(found[1], found[2], where)
                 hidden = new is not found[2]
                 line = f"{found[1]}: {new}" if hidden else line
-            elif hidden and line[:1] in (" ", "\t"):
+            elif hidden and line.strip():
                 out.pop()  # the value goes on: the hash stands for it
                 continue
             out.append(line)
         joined = "".join(out)
-        return text if joined == text else joined
+        return given if joined == given else joined
 
     # --- slots and bodies ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from pydantic_core import SchemaValidator, core_schema
@@ -73,13 +73,25 @@ SECRET_NAMES = (
 _START = r"(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=[0-9\[]m))"
 _PARTS = (
     rf"{_START}(?P<key>{'|'.join(pattern for _, pattern in KEYS)})",
-    rf"{_START}(?i:(?:proxy-)?authorization){_SEPARATOR}(?i:(?:bearer|basic|token|apikey|negotiate)(?:\s|%20|\+)+)(?P<authorization>[^\s\"'\\,;]{{6,}})",
+    rf"{_START}(?i:authorization){_SEPARATOR}(?i:(?:bearer|basic|token|apikey|negotiate)(?:\s|%20|\+)+)(?P<authorization>[^\s\"'\\,;]{{6,}})",
     rf"{_START}(?i:{SECRET_NAMES}){_SEPARATOR}(?P<token>{_LOOSE}{{12,}})",
     r"(?i:secret_?access_?key)" + _SEPARATOR + r"(?P<aws_secret>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
     r"://[^\s/?#\"'\\@:]*:(?P<password>[^\s/?#\"'\\@]+)@",
 )
 _SECRET = re.compile("|".join(_PARTS))
 _SCHEME = re.compile(r"(?i:bearer|basic)")
+_LITERALS = (
+    "sk-", "AIza", "ya29.", "GOCSPX-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "glptt-", "gldt-", "glrt-", "glcbt-",
+    "glsoat-", "glft-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA", "ASIA", "sk_", "rk_", "npm_", "pypi-",
+    "hf_", "gsk_", "xai-", "pplx-", "r8_", "nvapi-", "tvly-", "lsv2_", "dapi", "doo_v1_", "dop_v1_", "dor_v1_", "SG.", "shpat_", "shpca_",
+    "shppa_", "shpss_", "lin_api_", "tskey-", "hvs.", "hvb.", "AGE-SECRET-KEY-1", "eyJ", "://",
+)  # fmt: skip
+_WORDS = (
+    "authorization", "bearer", "x-api-key", "x-goog-api-key", "x-auth-token", "private-token", "access_token", "refresh_token", "client_secret",
+    "secretaccess", "secret_access",
+)  # fmt: skip
+"""How every alternative of ``_SECRET`` begins, in any case of letters: to look for 60 texts one by one is ten times as fast as for the pattern."""
+_ANY_CASE = re.compile(f"(?i:{'|'.join(_WORDS)})")
 _KINDS = tuple((kind, re.compile(pattern)) for kind, pattern in KEYS)
 
 _BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -147,8 +159,7 @@ def hide(text: str, found: Counter[str] | None = None) -> str:
         return text
     counter: Counter[str] = Counter() if found is None else found
     hidden = _hide_private_keys(text, counter) if "PRIVATE KEY" in text else text
-    changed = _SECRET.sub(lambda match: _replaced(match, counter), hidden)
-    return text if changed == text else changed
+    return _hide_tokens(hidden, counter)
 
 
 def hide_bytes(raw: bytes, found: Counter[str] | None = None) -> bytes:
@@ -170,7 +181,8 @@ def is_secret_value(value: str) -> bool:
     return _is_token(value) and not any(char.isspace() for char in value)
 
 
-def _replaced(match: re.Match[str], found: Counter[str]) -> str:
+def _replaced(match: re.Match[str], found: Counter[str]) -> str | None:
+    """What stands for a match; None where it is no secret after all."""
     group = match.lastgroup
     assert group is not None
     secret = match[group]
@@ -178,7 +190,7 @@ def _replaced(match: re.Match[str], found: Counter[str]) -> str:
     if group == "key":
         kind = kind_of(secret)
         if kind is None or not _is_key(kind, secret) or _inside_blob(match.string, match.start(group)):
-            return match[0]
+            return None
     elif group == "authorization":
         strong = _is_token(secret)
         if (
@@ -187,17 +199,17 @@ def _replaced(match: re.Match[str], found: Counter[str]) -> str:
             or not any(c.islower() or c.isdigit() for c in secret)
             or not (strong or _SCHEME.search(match[0]))
         ):
-            return match[0]
+            return None
         kind = kind_of(secret) or (
             "token" if strong and "asic" not in match[0][: -len(secret)].lower() else None
         )
     elif group == "token":
         if not _is_token(secret):
-            return match[0]
+            return None
         kind = kind_of(secret) or group
     elif group == "password":
         if secret[0] in "$<{*%" or REFERENCE.fullmatch(secret):
-            return match[0]
+            return None
     else:
         kind = group
     found[kind or group] += 1
@@ -238,6 +250,47 @@ def _inside_blob(text: str, start: int) -> bool:
         and sum(char.islower() for char in before) >= 8
         and sum(char.isdigit() for char in before) >= 4
     )
+
+
+def _hide_tokens(text: str, found: Counter[str]) -> str:
+    """The same object where nothing is hidden. What was looked at once is not looked at again: a text made to be slow is read in one pass."""
+    out: list[str] = []
+    done = 0
+    looked = 0
+    for begin in _beginnings(text):
+        if begin < looked:
+            continue
+        match = _SECRET.match(text, begin)
+        if match is None:
+            continue
+        looked = match.end()
+        new = _replaced(match, found)
+        if new is not None:
+            out += (text[done : match.start()], new)
+            done = looked
+    return text if not out else "".join((*out, text[done:]))
+
+
+def _beginnings(text: str) -> list[int]:
+    """Where a secret may begin, in order."""
+    found = _places(_LITERALS, text)
+    lower = text.lower()
+    if len(lower) == len(text):
+        found += _places(_WORDS, lower)
+    else:  # a letter that has two in lower case: the places would be others
+        found += [match.start() for match in _ANY_CASE.finditer(text)]
+    found.sort()
+    return found
+
+
+def _places(literals: Sequence[str], text: str) -> list[int]:
+    found: list[int] = []
+    for literal in literals:
+        at = text.find(literal)
+        while at >= 0:
+            found.append(at)
+            at = text.find(literal, at + 1)
+    return found
 
 
 def _hide_private_keys(text: str, found: Counter[str]) -> str:

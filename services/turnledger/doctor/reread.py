@@ -7,6 +7,7 @@ begins now) up to its ``next_offset``. It neither commits nor moves an offset. W
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -21,6 +22,7 @@ from turnledger.contract.canonical import content_hash
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected
+from turnledger.contract.redact import Redactor
 from turnledger.doctor.audit import read_rows
 from turnledger.doctor.faults import Fault, Report
 from turnledger.doctor.rows import Row
@@ -103,6 +105,8 @@ class _Rereader:
         self.report = report
         self.scope = scope
         self.reader = FastReader(limit=record_limit)
+        self.stored_reader = FastReader(limit=sys.maxsize)
+        self.redactor = Redactor()
         self.progress = progress
         self.readable_dead = 0
         self.lacking: dict[str, int] = {}
@@ -259,6 +263,8 @@ class _Rereader:
         """One record: it is an event here, a dead letter, or else a repeat, which is looked up by its key."""
         raw = record.value
         read = self.reader.read(raw)
+        if isinstance(read, Event) and raw is not None:
+            read = self.as_stored(read, raw)
         if not self.wanted(read):
             return
         if batch is not None:
@@ -284,6 +290,11 @@ class _Rereader:
         else:
             assert raw is not None  # an event has a value
             repeats.append((record.offset, read, raw, batch))
+
+    def as_stored(self, event: Event, raw: bytes) -> Event | Rejected:
+        """The event under the names that ingest gave it: it redacts them where they hold a secret (contract 14)."""
+        found = self.redactor.redact(raw)
+        return event if found is None else self.stored_reader.read(found.raw)
 
     def wanted(self, read: Event | Rejected) -> bool:
         session = self.scope.session

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from turnledger.contract.redact import Redactor
+from turnledger.contract.shapes import hide
 from turnledger.errors import TurnledgerError
 from turnledger.harness import detection, formats
 from turnledger.harness.facts import Envelope, Notes
@@ -83,35 +85,54 @@ def passed_over(reading: FileReading, named: Iterable[Path]) -> bool:
 
 
 def read_file(
-    path: Path, *, harness: str | None = None, tenant: str | None = None, session: str | None = None
+    path: Path,
+    *,
+    harness: str | None = None,
+    tenant: str | None = None,
+    session: str | None = None,
+    redactor: Redactor | None = None,
 ) -> FileReading:
-    """Read one file. ``harness`` overrides detection; ``tenant`` goes into every event; ``session`` names the session where the file does not.
+    """Read one file. ``harness`` overrides detection; ``tenant`` goes into every event; ``session`` names the session where the file does not;
+    ``redactor``: rules of contract 14, without bodies unless said.
 
     A file that is nobody's is no error: it gives no events and a finding.
     """
-    return read_source(Source(path, session), harness=harness, tenant=tenant)
+    return read_source(Source(path, session), harness=harness, tenant=tenant, redactor=redactor)
 
 
-def read_source(source: Source, *, harness: str | None = None, tenant: str | None = None) -> FileReading:
+def read_source(
+    source: Source,
+    *,
+    harness: str | None = None,
+    tenant: str | None = None,
+    redactor: Redactor | None = None,
+) -> FileReading:
     """Read one source to its end and keep what it told."""
     reading = FileReading(source.path, None)
-    reading.events = list(told(source, reading, harness=harness, tenant=tenant))
+    reading.events = list(told(source, reading, harness=harness, tenant=tenant, redactor=redactor))
     return reading
 
 
 def told(
-    source: Source, reading: FileReading, *, harness: str | None = None, tenant: str | None = None
+    source: Source,
+    reading: FileReading,
+    *,
+    harness: str | None = None,
+    tenant: str | None = None,
+    redactor: Redactor | None = None,
 ) -> Iterator[Envelope]:
-    """The events of one source, one by one; when they are through, ``reading`` says all but the events themselves."""
+    """The events of one source, one by one, redacted; when they are through, ``reading`` says all but the events themselves."""
     notes = Notes()
     chosen = formats.named(harness) if harness is not None else None
     found = detection.forced(source, chosen) if chosen is not None else detection.detect(source)
     sessions: set[str] = set()
+    clean = (redactor or Redactor(bodies=False)).clean
     if found is not None:
         reading.harness = found[0].name
         for event in _told(source, *found, notes):
+            event = clean(event if tenant is None else {"tenant": tenant, **event})
             sessions.add(event["session_id"])
-            yield event if tenant is None else {"tenant": tenant, **event}
+            yield event
     else:
         reading.findings.append(_finding("unknown_harness", "warning", 1, []))
     reading.sessions = sorted(sessions, key=str.encode)
@@ -166,7 +187,7 @@ def _findings(condition: Condition, notes: Notes) -> list[dict[str, Any]]:
         ("record_without_event", "info", notes.untold),
     ):
         if counter:
-            rows = [{"type": name, "count": number} for name, number in sorted(counter.items())]
+            rows = [{"type": hide(name), "count": number} for name, number in sorted(counter.items())]
             found.append(_finding(check, severity, counter.total(), rows))
     for name, number in sorted((+notes.traits).items()):
         found.append(_finding(name, "info", number, []))

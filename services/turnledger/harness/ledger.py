@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,9 +23,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from turnledger.contract.reader import Rejected, read
+from turnledger.contract.redact import BODY, BODY_LIMIT, Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.harness.facts import cut
 from turnledger.harness.kafka import Sink, key_of, producing, send
+from turnledger.settings import LEAST_KEY, Settings
 
 T = TypeVar("T")
 
@@ -52,11 +55,16 @@ class Numbering:
         epoch: int | None = None,
         kind: str = "live",
         run_id: str | None = None,
+        bodies: bool = False,
+        body_bytes: int = BODY_LIMIT,
+        redaction_key: str | bytes | None = None,
     ) -> None:
+        self._redactor = Redactor(
+            slot_key=_slot_key(redaction_key), bodies=bodies, body_limit=body_bytes if bodies else None
+        )
         self.epoch = time.time_ns() // 1000 if epoch is None else epoch
         self.next_seq = 0
-        self.key = key_of(tenant, session_id)
-        self._fixed: dict[str, Any] = {
+        fixed: dict[str, Any] = {
             "schema_version": 1,
             "tenant": tenant,
             "session_id": session_id,
@@ -66,10 +74,11 @@ class Numbering:
             "kind": kind,
         }
         if run_id is not None:
-            self._fixed["run_id"] = run_id
-        self._encode(
-            {"seq": 0, "type": "session.started"}
-        )  # a bad session id is said here, not at the first event
+            fixed["run_id"] = run_id
+        self._fixed = fixed
+        # A bad session id is said here, not at the first event.
+        first = orjson.loads(self._encode({"seq": 0, "type": "session.started"}))
+        self.key = key_of(first["tenant"], first["session_id"])
 
     def event(
         self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
@@ -78,13 +87,18 @@ class Numbering:
         fields = {name: value for name, value in correlation.items() if value is not None}
         fields.setdefault("occurred_at", datetime.now(UTC).isoformat(timespec="microseconds"))
         seq = self.next_seq
-        record = self._encode({"seq": seq, "type": type, **fields, "payload": _cut_texts(payload or {})})
+        record = self._encode({"seq": seq, "type": type, **fields, "payload": dict(payload or {})})
         self.next_seq = seq + 1
         return seq, record
 
     def _encode(self, fields: dict[str, Any]) -> bytes:
         try:
-            record = orjson.dumps({**self._fixed, **fields})
+            # Redacted before anything is cut, so that no half of a secret is left.
+            whole = self._redactor.clean({**self._fixed, **fields})
+            payload = whole.get("payload") or {}
+            record = orjson.dumps(
+                {**whole, "payload": payload if whole["type"] == BODY else _cut_texts(payload)}
+            )
         except (orjson.JSONEncodeError, TypeError) as error:
             raise LedgerError(
                 f"the event {fields.get('type')!r} is not JSON ({error}): give texts, numbers, booleans, lists and objects"
@@ -107,6 +121,21 @@ def _cut_texts(payload: Mapping[str, Any]) -> dict[str, Any]:
             if size is not None:
                 result[f"{name}_bytes"], result["truncated"] = size, True
     return result
+
+
+@cache
+def _key_of_process() -> bytes:
+    """Where nobody gives a key: one that ends with the process. Slot values of all its streams compare, with no other process's."""
+    return secrets.token_bytes(32)
+
+
+def _slot_key(given: str | bytes | None) -> bytes:
+    if given is None:
+        return Settings().slot_key() or _key_of_process()
+    key = given.encode() if isinstance(given, str) else given
+    if len(key) < LEAST_KEY:
+        raise LedgerError(f"redaction_key has {len(key)} bytes: give at least {LEAST_KEY}")
+    return key
 
 
 class Delivery:
@@ -194,7 +223,9 @@ class AsyncLedger:
     """Publishes the events of one stream of a session, from async code (contract 2, design 7).
 
     ``sink``: ``kafka://host:port[/topic]``. ``epoch``: the start time in µs unless given, so that a restarted harness never reuses a number;
-    a harness that continues its own count gives its epoch and numbers on. Events are numbered before they are sent, in the order of ``emit``.
+    a harness that continues its own count gives its epoch and numbers on. ``bodies``: whether this stream sends the data of ``body.recorded``, up to
+    ``body_bytes`` each. ``redaction_key``: key of the digests that stand for slot values; else that of the settings, else one of this process.
+    Events are numbered before they are sent, in the order of ``emit``.
     Without a durable spool (see the module): what is unconfirmed when the process dies is lost, and shows as a gap.
     """
 

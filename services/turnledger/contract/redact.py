@@ -202,8 +202,11 @@ class Redactor:
             quick = orjson.loads(raw)
         except orjson.JSONDecodeError:
             quick = None  # or it is JSON that only the strict parser takes
-        if type(quick) is dict and not _Walk(self, quick).run()[1]:
-            return self._hidden_twin(raw)
+        if type(quick) is dict:
+            walk = _Walk(self, quick)
+            if not walk.run()[1]:
+                # As many names as there seem to be: none of them stands twice.
+                return None if raw.count(b'":') == walk.names else self._hidden_twin(raw)
         try:
             record = parse(raw)
         except JsonError:
@@ -274,6 +277,8 @@ class _Walk:
         self.rules = rules
         self.record = record
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.names = 0
+        """Names of fields that were seen."""
         kind = record.get("type")
         self.slots: SlotDigest | None = None
         if rules.slot_key is not None and kind in SLOT_TYPES:
@@ -331,6 +336,7 @@ class _Walk:
     def _object(self, value: dict[str, Any], where: str) -> dict[str, Any]:
         out: dict[str, Any] = {}
         moved = False
+        self.names += len(value)
         for name, item in value.items():
             place = f"{where}.{name[:64]}" if where else name[:64]
             shown = name

@@ -49,6 +49,8 @@ MOST_NOTES = 64
 """Places told apart; what is redacted in more stands under ``elsewhere``."""
 MOST_PLACE = 200
 """Characters of a place."""
+AT_ONCE = (1024, 32, 1)
+"""Records looked at together, and in steps, those among which something was seen. (Of 775 bytes, 1,024 at once take 0.8 µs each, 64 take 1.4.)"""
 BODY_LIMIT = 64 * 1024
 """Bytes of a body that a publisher lets through where bodies are on, unless set."""
 BODY = "body.recorded"
@@ -142,22 +144,21 @@ class Redactor:
     def suspects(self, values: Sequence[bytes | None]) -> frozenset[int]:
         """Which of these records (values of a fetched batch) may need redaction: indexes, usually none.
 
-        The rest needs none, whatever it is: JSON or not. One look at all of them together (0.7 µs a kilobyte with the join); only where
-        there is something, smaller pieces are looked at.
+        The rest needs none, whatever it is: JSON or not. Some records are looked at together, which costs little more than one; only where there
+        is something, fewer are, down to each.
         """
-        found: set[int] = set()
-        self._search(values, 0, len(values), found)
-        return frozenset(found)
+        seen = [(0, len(values))]
+        for step in AT_ONCE:
+            seen = [
+                (at, min(at + step, end))
+                for start, end in seen
+                for at in range(start, end, step)
+                if self._any(values[at : min(at + step, end)])
+            ]
+        return frozenset(at for at, _ in seen)
 
-    def _search(self, values: Sequence[bytes | None], start: int, end: int, found: set[int]) -> None:
-        if not self._suspicious(plain(b"\n".join([value for value in values[start:end] if value]))):
-            return
-        if end - start == 1:
-            found.add(start)
-            return
-        step = max(1, (end - start) // 16)
-        for at in range(start, end, step):
-            self._search(values, at, min(at + step, end), found)
+    def _any(self, values: Sequence[bytes | None]) -> bool:
+        return self._suspicious(plain(b"\n".join([value for value in values if value])))
 
     def _suspicious(self, text: str) -> bool:
         return suspicious(text) or _FIELDS_SEEN(text) or (self.slot_key is not None and _SLOTS_SEEN(text))

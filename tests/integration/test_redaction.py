@@ -79,7 +79,11 @@ def test_no_secret_is_found_anywhere(database: str, topic: Topic, start: object,
     assert found["accepted"] == sum(leak.valid for leak in thrown)
     assert rows(database, "select count(*) from turnledger.redactions")[0][0] == found["accepted"]
 
+    proof = run("verify", "--topics", environment=settings, seconds=200)
+    assert proof.returncode == 0, proof.stdout + proof.stderr
+
     searched = dict(everything_stored(database))
+    searched["what verify says"] = (proof.stdout + proof.stderr).encode()
     searched["the worker's log"] = worker.output().encode()
     searched["the rollup worker's log"] = (rolled.stdout + rolled.stderr).encode()
     health = re.search(r"http://[^/ ]+/", worker.output())

@@ -15,7 +15,7 @@ from turnledger.doctor.held import CHUNK
 from turnledger.doctor.rows import Row, compare, load
 from turnledger.fold import columns
 from turnledger.fold.document import session_rows
-from turnledger.fold.findings import grouped
+from turnledger.fold.findings import MOST_REDACTIONS, grouped, redacted_at_ingest
 from turnledger.fold.model import SessionFold
 from turnledger.fold.ownership import DECIDING, Ownership, decide, holder
 from turnledger.fold.rollup import PriceFunction, overlay, roll_up
@@ -131,6 +131,7 @@ def rollup_faults(
     *,
     conflicts: Sequence[Row],
     dead_letters: Sequence[Row],
+    redactions: Sequence[Row],
     ownership: Ownership,
     price: PriceFunction,
     turn_numbers: Mapping[str, int],
@@ -187,6 +188,7 @@ def rollup_faults(
     found += computed.findings
     found += [{"check": "conflict", "severity": "error", "row": row} for row in conflicts]
     found += [{"check": "dead_letter", "severity": "error", "row": row} for row in dead_letters]
+    found += redacted_at_ingest(redactions[:MOST_REDACTIONS], len(redactions))
     faults += compare(
         "I5",
         "findings",

@@ -152,6 +152,7 @@ class _Stored:
     rollup: StoredRollup
     conflicts: dict[int, list[Row]]
     letters: dict[int, list[Row]]
+    redactions: dict[int, list[Row]]
     kept: dict[int, list[Fault]]
 
 
@@ -322,6 +323,7 @@ class _Verifier:
             load_rollup(connection, slot, numbers),
             self.by_session(query("verify/conflicts"), numbers),
             self.by_session(query("verify/dead_letters"), numbers),
+            self.by_session(query("verify/redactions"), numbers),
             kept,
         )
 
@@ -350,6 +352,7 @@ class _Verifier:
             fold,
             conflicts=stored.conflicts[number],
             dead_letters=stored.letters[number],
+            redactions=stored.redactions[number],
             ownership=ownership,
             price=self.price,
             turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},

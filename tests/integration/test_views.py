@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -405,3 +406,15 @@ def test_conflicts_and_gaps_show_natural_keys(link: psycopg.Connection[Any]) -> 
         gap["state"],
         gap["missing"],
     ) == ("s", "ledger", 3, 5, "open", 3)
+
+
+@pytest.mark.parametrize("page", ["duplicates-gaps-conflicts.md"])
+def test_the_questions_that_a_page_asks_are_sql_that_the_views_answer(
+    link: psycopg.Connection[Any], page: str
+) -> None:
+    text = (servers.ROOT / "docs" / page).read_text()
+    questions = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    assert questions
+    for question in questions:
+        for statement in filter(str.strip, question.split(";")):
+            assert link.execute(statement).fetchall() == []

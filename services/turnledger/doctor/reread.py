@@ -148,8 +148,8 @@ class _Rereader:
         self.report.not_checked = list(dict.fromkeys(self.report.not_checked))
         if self.readable_dead:
             self.report.notes.append(
-                f"{self.readable_dead} dead letters would be accepted now: `turnledger dead list` shows them, they were refused by an "
-                "earlier version or limit"
+                f"{self.readable_dead} dead letters would be accepted now: `turnledger dead requeue` sends them through again, they were "
+                "refused by an earlier version or limit"
             )
 
     def partitions(self) -> list[Row]:
@@ -231,7 +231,8 @@ class _Rereader:
                 for row in read_rows(self.connection, query("verify/topic_events"), bounds)
             }
             dead = {
-                row["kafka_offset"] for row in read_rows(self.connection, query("verify/topic_dead"), bounds)
+                row["kafka_offset"]: row["open"]
+                for row in read_rows(self.connection, query("verify/topic_dead"), bounds)
             }
             for row in batches:
                 known = _Batch(row, whole=row["from_offset"] >= partition.begin)
@@ -257,7 +258,7 @@ class _Rereader:
         record: ConsumerRecord[bytes, bytes],
         batch: _Batch | None,
         stored: dict[int, Row],
-        dead: set[int],
+        dead: dict[int, bool],
         repeats: list[tuple[int, Event, bytes, _Batch | None]],
     ) -> None:
         """One record: it is an event here, a dead letter, or else a repeat, which is looked up by its key."""
@@ -283,7 +284,7 @@ class _Rereader:
         elif record.offset in dead:
             if batch is not None:
                 batch.dead += 1
-            self.readable_dead += not isinstance(read, Rejected)
+            self.readable_dead += dead[record.offset] and not isinstance(read, Rejected)
         elif isinstance(read, Rejected):
             what = "a record of Kafka that is no event has no dead letter"
             self.report.add([Fault("I1", what, {**place, "reason": read.reason, "field": read.field})])

@@ -1,17 +1,20 @@
-"""Compares rows that are stored with rows that were computed, column by column."""
+"""Rows of the database: as people and scripts read them, and compared with rows that were computed, column by column."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from turnledger.contract.times import utc_text
 from turnledger.doctor.faults import Fault
 from turnledger.fold.columns import Column
+from turnledger.store.instants import load_as_microseconds
 
 Row = dict[str, Any]
 
@@ -33,6 +36,32 @@ def load(
     with connection.cursor(binary=True) as cursor:
         cursor.execute(statement, (list(sessions),))
         return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def told(connection: psycopg.Connection[Any], statement: bytes, parameters: Row) -> list[Row]:
+    """The rows of a query as ``--json`` has them (contract 17): instants in UTC with six digits, decimals as text."""
+    load_as_microseconds(connection)
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(statement, parameters)
+        described = cursor.description or []
+        instants = {column.name for column in described if column.type_display == "timestamptz"}
+        names = [column.name for column in described]
+        return [
+            {name: _shown(value, name in instants) for name, value in zip(names, row, strict=True)}
+            for row in cursor
+        ]
+
+
+def _shown(value: Any, instant: bool) -> Any:
+    if value is None:
+        return None
+    if instant:
+        return utc_text(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
 
 
 def compare(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date
-from decimal import Decimal
 from typing import Any
 
 import psycopg
 
-from turnledger.contract.times import utc_text
+from turnledger.doctor.rows import told as _rows
 from turnledger.errors import TurnledgerError
-from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot, find_sessions, of_slot
 
@@ -71,29 +68,3 @@ def show_session(connection: psycopg.Connection[Any], session_id: str, tenant: s
             "dead_letters": _rows(connection, query("read/session_dead_letters"), key),
             "findings": _rows(connection, query("read/session_findings"), key),
         }
-
-
-def _rows(connection: psycopg.Connection[Any], statement: bytes, parameters: Row) -> list[Row]:
-    load_as_microseconds(connection)
-    with connection.cursor(binary=True) as cursor:
-        cursor.execute(statement, parameters)
-        described = cursor.description or []
-        instants = {column.name for column in described if column.type_display == "timestamptz"}
-        names = [column.name for column in described]
-        return [
-            {name: _shown(value, name in instants) for name, value in zip(names, row, strict=True)}
-            for row in cursor
-        ]
-
-
-def _shown(value: Any, instant: bool) -> Any:
-    """As ``--json`` has it: instants in UTC with six digits, decimals as text."""
-    if value is None:
-        return None
-    if instant:
-        return utc_text(value)
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, date):
-        return value.isoformat()
-    return value

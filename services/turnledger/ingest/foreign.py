@@ -7,7 +7,7 @@ happens after a change of the number of partitions, or when one session is sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from turnledger.contract.event import Event
@@ -51,11 +51,11 @@ def write_foreign(
             query("fence/lock"), {"topics": [p[0] for p in wanted], "partitions": [p[1] for p in wanted]}
         )
         passed = write.pass_fence(connection, round_, served_by)
-        entries = _entries(connection, fresh, groups)
+        entries = load_entries(connection, fresh, groups)
         unlocked = {entry.home for entry in entries.values()} - wanted
         if unlocked:
             raise HomesMoved(unlocked)
-        _fold(connection, fresh, decider, groups, entries)
+        fold_entries(connection, fresh, decider, groups, entries)
         # A home that came through this round's fence is our own.
         passed_here = {(round_.topic, share.step.partition) for share in round_.shares}
         round_.disturb = sorted({entry.home for entry in entries.values()} - passed_here)
@@ -70,9 +70,12 @@ class HomesMoved(Exception):
         self.homes = homes
 
 
-def _entries(connection: Connection, fresh: Prepared, groups: list[Group]) -> dict[SessionKey, SessionEntry]:
-    """All sessions of the round as the ledger has them now; states come with :func:`_fold`, where something is accepted."""
-    keys = list(dict.fromkeys(group.key for group in groups))
+def load_entries(
+    connection: Connection, fresh: Prepared, groups: Sequence[Group], also: Iterable[SessionKey] = ()
+) -> dict[SessionKey, SessionEntry]:
+    """All sessions of the round, and ``also`` those, as the ledger has them now; states come with :func:`fold_entries`, where something is
+    accepted. A session that nobody has seen begins in the partition of its first record."""
+    keys = list(dict.fromkeys((*(group.key for group in groups), *also)))
     found = load.find(connection, keys)
     entries = {
         entry.key: entry
@@ -81,33 +84,35 @@ def _entries(connection: Connection, fresh: Prepared, groups: list[Group]) -> di
     numbers = iter(load.numbers(connection, "sessions", len(keys)))
     for group in groups:
         if group.key not in entries:
-            home = fresh.seats[group.share.step.partition].partition
+            home = (fresh.round.topic, group.share.step.partition)
             entries[group.key] = load.new_entry(group.key, next(numbers), home)
     return entries
 
 
-def _fold(
+def fold_entries(
     connection: Connection,
     fresh: Prepared,
     decider: Decider,
-    groups: list[Group],
+    groups: Sequence[Group],
     entries: Mapping[SessionKey, SessionEntry],
-) -> None:
+    also: Collection[SessionKey] = (),
+) -> list[SessionKey]:
+    """Decide the groups, and fold the sessions that got events, and ``also`` those, from their whole history. Returns which those are, in the
+    order of their records."""
     # Each event may open a stream, and declare another one lost.
     numbers = iter(load.numbers(connection, "streams", 2 * fresh.records + 1))
     folder = Folder(fresh, decider, numbers.__next__)
     decider.passing = []
-    accepted: dict[SessionKey, list[Event]] = {}
+    accepted: dict[SessionKey, list[Event]] = {key: [] for key in also if key in entries}
     for group in groups:
         entry = entries[group.key]
         _receipts(connection, entry, group)
         accepted.setdefault(group.key, []).extend(folder.decide(entry, group))
-    for key, events in accepted.items():
-        if not events:
-            continue
+    moved = [key for key, events in accepted.items() if events or key in also]
+    for key in moved:
         entry = entries[key]
         history = [] if not entry.wipe else session_events(connection, entry.session_no)
-        entry.state = SessionState.from_history(*key, [*history, *events], written=False)
+        entry.state = SessionState.from_history(*key, [*history, *accepted[key]], written=False)
         changes = entry.state.take_changes(True, force=True)
         missing = folder.missing_receipts(entry, changes)
         ordinals = load.known_receipts(connection, list(missing)) if missing else {}
@@ -115,6 +120,7 @@ def _fold(
     late = []
     folder.finish(lambda stream, is_late: late.append(stream) if is_late else None)
     folder.late_rows(late)
+    return moved
 
 
 def _receipts(connection: Connection, entry: SessionEntry, group: Group) -> None:

@@ -277,7 +277,10 @@ def write_in(
         )
     if round_.stops:
         fence.stop(connection, round_.topic, round_.stops)
-    _audit(connection, round_)
+    if round_.requeued_by is None:
+        _audit(connection, round_)
+    else:
+        _account(connection, round_)
 
 
 def _day_of(round_: Round, today: date) -> date:
@@ -709,3 +712,34 @@ def _audit(connection: Connection, round_: Round) -> None:
         ),
         rows,
     )  # fmt: skip
+
+
+def _account(connection: Connection, round_: Round) -> None:
+    """One row a partition of what became of letters that are dead no more: a share is one letter."""
+    sums: dict[int, list[int]] = {}
+    partitions: dict[int, int] = {}
+    for share in round_.shares:
+        assert share.batch_no is not None
+        partitions[share.batch_no] = share.step.partition
+        row = sums.setdefault(share.batch_no, [0, 0, 0, 0, 0])
+        for at, count in enumerate(
+            (share.records, share.accepted, share.duplicates, share.unverified, share.conflicts)
+        ):
+            row[at] += count
+    if not sums:
+        return
+    letters, accepted, duplicates, unverified, conflicts = map(list, zip(*sums.values(), strict=True))
+    connection.execute(
+        query("dead/account"),
+        {
+            "batches": list(sums),
+            "topic": round_.topic,
+            "partitions": list(partitions.values()),
+            "letters": letters,
+            "accepted": accepted,
+            "duplicates": duplicates,
+            "unverified": unverified,
+            "conflicts": conflicts,
+            "by": round_.requeued_by,
+        },
+    )

@@ -166,6 +166,8 @@ class Round:
     marks: list[int] = field(default_factory=list)
     """Sessions whose rollups are stale now, apart from those that the write itself finds disputed."""
     stops: list[Stop] = field(default_factory=list)
+    requeued_by: str | None = None
+    """Its records are dead letters that come again (contract 15), and who says so: they are accounted for apart."""
     disturb: list[tuple[str, int]] = field(default_factory=list)
     """Home partitions of sessions that are written here and live elsewhere."""
     unmade: list[tuple[Unit, str]] = field(default_factory=list)

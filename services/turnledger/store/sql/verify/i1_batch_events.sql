@@ -1,7 +1,12 @@
--- Each batch's accepted events are there, at offsets of the batch, and no event is of a batch that nobody wrote down.
+-- Each batch's accepted events are there, at offsets of the batch, and no event is of a batch that nobody wrote down: of what was read, or of what
+-- was requeued (whose positions i1_requeued_events looks at).
 select b.topic, b.partition, batch_no, b.from_offset, b.to_offset, b.accepted, coalesce(n.events, 0) as events,
     n.first_position, n.last_position, count(*) over () as faults
-from (select * from ledger.ingest_batches where batch_no >= %(floor)s) b
+from (
+    select batch_no, topic, partition, from_offset, to_offset, accepted from ledger.ingest_batches where batch_no >= %(floor)s
+    union all
+    select batch_no, topic, partition, null, null, accepted from ledger.requeue_batches where batch_no >= %(floor)s
+) b
 full join (
     select e.batch_no, count(*) as events, min(e.kafka_offset) as first_position, max(e.kafka_offset) as last_position
     from ledger.events e

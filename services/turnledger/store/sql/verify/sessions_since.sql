@@ -11,5 +11,5 @@ union
 select s.session_no
 from ledger.dead_letters d
 join ledger.sessions s on s.tenant = d.tenant and s.session_id = d.session_id
-where d.recorded_at >= 'epoch'::timestamptz + make_interval(secs => %(since)s::int8 / 1000000.0)
+where greatest(d.recorded_at, d.requeued_at, d.tried_at) >= 'epoch'::timestamptz + make_interval(secs => %(since)s::int8 / 1000000.0)
 order by 1

@@ -1,5 +1,5 @@
--- The records of the range that are dead letters. A row that Postgres refused is none: its event was accepted.
-select d.kafka_offset
+-- The records of the range that were dead letters when they were read, and whether they still are. A row that Postgres refused is none: its event was accepted.
+select d.kafka_offset, d.outcome is null as open
 from ledger.dead_letters d
 where d.topic = %(topic)s and d.partition = %(partition)s and d.kafka_offset between %(first)s and %(last)s
-    and d.reason <> 'refused_by_database'
+    and d.batch_no is not null

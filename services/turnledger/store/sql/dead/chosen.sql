@@ -1,0 +1,7 @@
+(%(tenant)s::text is null or d.tenant = %(tenant)s)
+    and (%(session)s::text is null or d.session_id = %(session)s)
+    and (%(reason)s::text is null or d.reason = %(reason)s)
+    and (%(topic)s::text is null or d.topic = %(topic)s)
+    and (%(partition)s::int4 is null or d.partition = %(partition)s)
+    and (%(since)s::timestamptz is null or d.recorded_at >= %(since)s)
+    and (not %(only_open)s or d.outcome is null)

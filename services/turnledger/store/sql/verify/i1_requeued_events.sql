@@ -1,0 +1,10 @@
+-- Letters that a requeue accepted: at the position of each stands an event of that requeue.
+select d.dead_no as id, d.topic, d.partition, d.kafka_offset as position, d.requeue_batch, count(*) over () as faults
+from ledger.dead_letters d
+where d.outcome = 'accepted'
+    and d.requeue_batch >= %(floor)s
+    and not exists (
+        select from ledger.events e where e.batch_no = d.requeue_batch and e.kafka_offset = d.kafka_offset and e.day >= %(day)s
+    )
+order by d.dead_no
+limit %(limit)s

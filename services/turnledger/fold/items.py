@@ -96,7 +96,7 @@ class Items:
     __slots__ = ("_exchanges", "_held")
 
     def __init__(self) -> None:
-        self._held: dict[bytes, bytes] = {}
+        self._held: dict[tuple[str, Scope, str | None, str | None, bytes | None], bytes] = {}
         """Place of the event whose row stands, by what makes two items one."""
         self._exchanges: dict[tuple[Scope, str | None], tuple[int, bytes]] = {}
         """(items so far, place of the last) of a trace's model call, and of what names no call in it."""
@@ -104,7 +104,7 @@ class Items:
     @property
     def size_bytes(self) -> int:
         """Estimate, for an LRU by bytes."""
-        return 300 * len(self._held) + 400 * len(self._exchanges)
+        return 450 * len(self._held) + 400 * len(self._exchanges)
 
     def add(self, event: Event) -> list[Row] | None:
         """The rows of an event's new items. None: it does not come last in its exchange, or what it says was said later before it.
@@ -120,39 +120,43 @@ class Items:
         index, last = self._exchanges.get(exchange, (0, b""))
         if place < last:
             return None
-        named = event.payload.get("tool_name") if event.type == "tool_call.requested" else None
+        payload = event.payload
+        role = name = provider = model = None
+        if event.type == "tool_call.requested":
+            name = fields.text(payload, "tool_name")
+        elif event.type == "message.recorded":
+            role = payload["role"]
+        elif event.type == "model_call.completed":
+            provider, model = fields.text(payload, "provider"), fields.text(payload, "model")
+        common: Row | None = None
         rows: list[Row] = []
         for type_, field, content in found:
             index += 1
             data = _bytes(content)
             told = sha256(data) if data is not None else None
-            name = named if type(named) is str else None
-            head = "\0".join(
-                (type_, str(scope), event.tool_call_id or "", name or "", "" if told else "-", "")
-            )
-            key = sha256(head.encode() + (told.digest() if told else b"")).digest()[:16]
+            key = (type_, scope, event.tool_call_id, name, told.digest() if told is not None else None)
             before = self._held.setdefault(key, place)
             if before is not place:
                 if place < before:
                     return None
                 continue
-            row = common_row(event)
-            payload = event.payload
-            row["item_index"] = index
-            row["item_type"] = type_
-            row["role"] = (
-                payload.get("role") if field != "arguments" and event.type == "message.recorded" else None
+            if common is None:
+                common = common_row(event)
+            rows.append(
+                {
+                    **common,
+                    "item_index": index,
+                    "item_type": type_,
+                    "role": role,
+                    "tool_name": name,
+                    "provider": provider,
+                    "model": model,
+                    "content_sha256": told.hexdigest() if told is not None else None,
+                    "content_bytes": len(data) if data is not None else None,
+                    "content_field": field,
+                    "content": content,
+                }
             )
-            row["tool_name"] = name
-            row["provider"] = row["model"] = None
-            if event.type == "model_call.completed":
-                row["provider"] = fields.text(payload, "provider")
-                row["model"] = fields.text(payload, "model")
-            row["content_sha256"] = told.hexdigest() if told else None
-            row["content_bytes"] = len(data) if data is not None else None
-            row["content_field"] = field
-            row["content"] = content
-            rows.append(row)
         self._exchanges[exchange] = (index, place)
         return rows
 

@@ -156,7 +156,7 @@ _SELDOM = frozenset(
     )
 )  # fmt: skip
 """Columns that are usually null, which decides speed alone: they are packed apart from neighbours that usually have a value."""
-_NAMES_OF_ONE = ("_id", "_key", "_by", "_message", "digest")
+_NAMES_OF_ONE = ("_id", "_key", "_by", "_message", "digest", "sha256")
 """Texts under such names differ from row to row: among the words they would take the place of those that come again."""
 
 

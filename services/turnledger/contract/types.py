@@ -108,6 +108,16 @@ def field_kind(type_: str, name: str) -> str | None:
     return within(field.annotation, tuple(field.metadata))
 
 
+def listed_words(type_: str, name: str) -> frozenset[str] | None:
+    """The words of a payload field with a closed list; None for any other field.
+
+    Raises :class:`KeyError` for a type or field that contract 6 does not have.
+    """
+    annotation = EVENT_TYPES[type_].model_fields[name].annotation
+    parts = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    return next((frozenset(get_args(part)) for part in parts if get_origin(part) is Literal), None)
+
+
 def _kind_check(kind: Kind) -> _Check:
     if kind.name == "number":
         return {int: None, float: None}

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from turnledger.contract import fields
 from turnledger.contract.envelope import scalar_text
 from turnledger.contract.event import Event
-from turnledger.contract.types import field_kind
+from turnledger.contract.types import field_kind, listed_words
 from turnledger.fold.columns import EXEC_EVENTS, POINTS
 from turnledger.fold.fields import wrong_type
 from turnledger.fold.model import Row
@@ -41,6 +42,9 @@ def _reader(type_: str, name: str, kind: str) -> Reader:
         return _anything
     if kind == "bool":
         return fields.boolean
+    words = listed_words(type_, name)
+    if words is not None:
+        return partial(fields.choice, words=words)
     held = field_kind(type_, name)
     return fields.text if held is None else _BY_KIND[held]
 

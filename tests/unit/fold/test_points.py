@@ -138,3 +138,20 @@ def test_requests_and_questions_have_their_headers_and_policy() -> None:
     assert {name: request[name] for name in (*policy, *headers)} == {**policy, **headers}
     assert {name: question[name] for name in policy} == policy
     assert (question["qclass"], question["rcode"]) == ("1", "3")
+
+
+def test_a_word_that_its_list_does_not_have_is_null_and_a_finding() -> None:
+    story = Story()
+    story("net.requested", domain="a.example", port=443, decision="perhaps")
+    story("fs.changed", action="renamed", path="/a")
+    story("credential.used", source="env", reference="r", outcome="lost")
+    fold = story.fold()
+    assert [
+        fold.points[table][0][name]
+        for table, name in (
+            ("net_events", "decision"),
+            ("fs_events", "action"),
+            ("credential_events", "outcome"),
+        )
+    ] == [None, None, None]
+    assert [found["row"]["field"] for found in fold.findings] == ["decision", "action", "outcome"]

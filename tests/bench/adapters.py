@@ -50,12 +50,12 @@ SIZES = {"claude-code": 200, "codex": 200}
 """MB; the rest are measured on less."""
 LESS = 40
 PADDED = {
-    "text": 900,
-    "content": 1800,
-    "output": 2600,
-    "message": 900,
-    "arguments": 700,
-    "input": 700,
+    "text": 1400,
+    "content": 3000,
+    "output": 5200,
+    "message": 1600,
+    "arguments": 1500,
+    "input": 1500,
     "observation": 2600,
     "thought": 700,
     "response": 700,
@@ -199,6 +199,12 @@ def main() -> int:
     parser.add_argument("formats", nargs="*")
     parser.add_argument("--size", type=float)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument(
+        "--keep", type=Path, help="Make the files below this folder, or use those that are there."
+    )
+    parser.add_argument(
+        "--make", action="store_true", help="With --keep: make the files and measure nothing."
+    )
     parser.add_argument("--read", type=Path)
     given = parser.parse_args()
     known = [*LINES, *DOCUMENTS, *DATABASES]
@@ -219,15 +225,15 @@ def main() -> int:
     print("| format | file MB | bytes a line | MB/s | lines/s | events/s | peak MiB (before) |")
     print("|---|---|---|---|---|---|---|")
     for harness in given.formats or known:
-        with tempfile.TemporaryDirectory() as folder:
-            path = written(harness, Path(folder), round((given.size or SIZES.get(harness, LESS)) * 1e6))
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = given.keep / harness if given.keep is not None else Path(scratch)
+            size = round((given.size or SIZES.get(harness, LESS)) * 1e6)
+            path = _kept(folder) or written(harness, folder, size)
+            if given.make:
+                continue
             command = [sys.executable, "-m", "tests.bench.adapters", harness, "--read", str(path)]
-            done = subprocess.run(
-                [*command, *(["--profile"] if given.profile else [])],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
+            more = ["--profile"] if given.profile else []
+            done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
         if given.profile:
             print(done.stdout)
             continue
@@ -239,6 +245,12 @@ def main() -> int:
             flush=True,
         )
     return 0
+
+
+def _kept(folder: Path) -> Path | None:
+    """The file that was made there before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return next(iter(sorted(folder.iterdir())), None)
 
 
 def _whole(value: float | None) -> str:

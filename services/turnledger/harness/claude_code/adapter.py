@@ -566,18 +566,16 @@ class _Line:
     ) -> Envelope:
         if trace is None and self._agent is not None:
             trace = f"agent:{self._agent}"
-        event = known(
-            {
-                "stream": self._stream,
-                "type": kind,
-                "occurred_at": self._at,
-                "trace_id": trace,
-                "turn_id": turn,
-                "model_call_id": call,
-                "tool_call_id": tool,
-                "payload": payload,
-            }
-        )
+        event: Envelope = {"stream": self._stream, "type": kind, "payload": payload}
+        for name, value in (
+            ("occurred_at", self._at),
+            ("trace_id", trace),
+            ("turn_id", turn),
+            ("model_call_id", call),
+            ("tool_call_id", tool),
+        ):
+            if value is not None:
+                event[name] = value
         # Equal times are ordered by key: an end without a turn id comes before the same end with one, and finds its turn open.
         base = f"{self._uuid or self._kind}:{'b' if turn is not None else 'a'}:{self._ordinal:03}"
         self._ordinal += 1

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnledger.contract.times import instant
 from turnledger.harness.facts import count, identifier, joined, mapping, moment
@@ -70,7 +69,7 @@ def is_sidechain(record: dict[str, Any]) -> bool:
 
 def agent_of(record: dict[str, Any]) -> str | None:
     """The sub-agent that wrote the line."""
-    return identifier(record.get("agentId"), 128)
+    return identifier(record["agentId"], 128) if "agentId" in record else None
 
 
 def opens_turn(record: dict[str, Any]) -> str | None:
@@ -82,8 +81,7 @@ def opens_turn(record: dict[str, Any]) -> str | None:
     return identifier(record.get("promptId")) or identifier(record.get("uuid"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(NamedTuple):
     parent: str | None
     turn: str | None
     ending: str | None
@@ -103,31 +101,33 @@ class Links:
         self._turns: dict[str, str | None] = {}
         prompts: list[tuple[int, str]] = []
         for record in records:
-            self._meet(record)
+            kind = record.get("type")
+            if "agentId" in record or kind == "progress":
+                self._meet(record)
             uuid = identifier(record.get("uuid"))
             if uuid is None:
                 continue
-            turn = opens_turn(record)
+            turn = opens_turn(record) if kind == "user" else None
             parent = identifier(record.get("parentUuid")) or identifier(record.get("logicalParentUuid"))
-            kind = record.get("type")
             failed = kind == "system" and record.get("subtype") == "api_error"
             self._links[uuid] = _Link(
-                parent=parent,
-                turn=turn,
-                ending=_ending(record),
-                attempt=count(record.get("retryAttempt")) if failed else None,
-                aside=kind in ("progress", "attachment"),
+                parent,
+                turn,
+                _ending(record) if kind in ("assistant", "user") else None,
+                count(record.get("retryAttempt")) if failed else None,
+                kind in ("progress", "attachment"),
             )
-            at = moment(record.get("timestamp"))
-            if turn is not None and at is not None and not is_sidechain(record):
-                prompts.append((instant(at) or 0, turn))
+            if turn is not None and not is_sidechain(record):
+                at = moment(record.get("timestamp"))
+                if at is not None:
+                    prompts.append((instant(at) or 0, turn))
         prompts.sort()
         self._prompt_times = [at for at, _turn in prompts]
         self._prompts = [turn for _at, turn in prompts]
 
     def turn_of(self, record: dict[str, Any]) -> str | None:
         """The turn of a main or side chain record; None where neither its links nor its time lead to a prompt of this file."""
-        own = opens_turn(record)
+        own = opens_turn(record) if record.get("type") == "user" else None
         if own is not None:
             return own
         if not is_sidechain(record):

@@ -82,8 +82,8 @@ def common_row(event: Event) -> Row:
         "model_call_id": event.model_call_id,
         "tool_call_id": event.tool_call_id,
         "kind": event.kind,
-        "process_name": None if origin is None else scalar_text(origin.get("process")),
-        "pid": None if origin is None else scalar_text(origin.get("pid")),
+        "process_name": None if origin is None else origin.get("process"),
+        "pid": None if origin is None else origin.get("pid"),
     }
 
 

@@ -60,7 +60,7 @@ def fold_whole(tenant: str, session_id: str, events: Iterable[Event]) -> Whole:
     else:
         kept, said = given, []
     kept = ordered(kept)
-    gaps = gaps_of([*said, *kept], superseded)
+    gaps = gaps_of(sorted([*said, *kept], key=order_key) if said else kept, superseded)
     members = membership(kept)
     facts = Facts()
     facts.add(kept)

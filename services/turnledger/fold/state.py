@@ -95,6 +95,10 @@ _ROLES = {
 _KINDS = {type_: _kind(type_) for type_ in EVENT_TYPES}
 
 
+_ROWS = dict.fromkeys(TYPES, False) | dict.fromkeys(ITEM_TYPES, True)
+"""Types that have rows at their positions, and whether those are items of a conversation."""
+
+
 class NeedsHistory(Exception):
     """The state let go of events of closed turns that it needs now. Not an error: read the session's whole set and call ``restore``."""
 
@@ -451,8 +455,11 @@ class SessionState:
         if not events:
             return
         self._moved = True
-        self._new_points += [event for event in events if event.type in TYPES]
-        self._new_items += [event for event in events if event.type in ITEM_TYPES]
+        rows_of = _ROWS.get
+        for event in events:
+            rows = rows_of(event.type)
+            if rows is not None:
+                (self._new_items if rows else self._new_points).append(event)
         if not self._stale:
             if not self._irregular:
                 place = self._append(events)

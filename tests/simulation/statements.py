@@ -1,6 +1,6 @@
 """The statements of the ingest handler over the tables in memory: one function for each file of ``store/sql`` that it uses.
 
-Each says in Python what its SQL says. That both say the same is what ``tests/integration`` shows, with the same handler on Postgres.
+Each says in Python what its SQL says; ``tests/integration/test_simulated_statements.py`` asks Postgres the same questions and compares the answers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ def statement(name: str) -> Callable[[Statement], Statement]:
 
 # --- tables -----------------------------------------------------------------------------------------------------------------------
 
-POINT_TABLES = (*columns.POINTS, "exec_events")
 _INT8 = {"session_no", "stream_no", "seq"}
 _LEADING = {
     **dict.fromkeys(_INT8, "int8"),
@@ -113,8 +112,7 @@ _OWN: dict[str, tuple[columns.Column, ...]] = {
     "usage_parts": columns.USAGE_PARTS,
     "session_facts": columns.FACTS,
     "findings": (("check", "text"), ("severity", "text"), ("count", "int8"), ("rows", "jsonb")),
-    **{table: (*columns.POINT_COMMON, *own) for table, (_, own) in columns.POINTS.items()},
-    "exec_events": (*columns.POINT_COMMON, *columns.EXEC_EVENTS),
+    **{table: (*columns.POINT_COMMON, *own) for table, own in columns.POINT_TABLES.items()},
 }
 KINDS: dict[str, dict[str, str]] = {
     table: {
@@ -258,13 +256,16 @@ def copy(context: Context, schema: str, name: str, names: list[str], data: bytes
         transaction.insert(name, row)
 
 
+_LOOKED_AT = frozenset(
+    ("session_no", "turn_no", "stream_no", "seq", "item_type", "source", "turn_key", "revision", "digest")
+)
+
+
 def _copy_projected(context: Context, name: str, names: list[str], data: bytes) -> None:
     """Rows keep their fields as they came: decoded is what statements look at, the rest when somebody asks (:func:`decoded`)."""
     kinds = KINDS[name]
     looked_at = [
-        (at, column, DECODERS[kinds[column]])
-        for at, column in enumerate(names)
-        if column in ("session_no", "turn_no", "stream_no", "seq", "source", "turn_key", "revision", "digest")
+        (at, column, DECODERS[kinds[column]]) for at, column in enumerate(names) if column in _LOOKED_AT
     ]
     serial = name in _SERIAL
     for fields in copied_rows(data):
@@ -847,26 +848,24 @@ _COPY = re.compile(r'copy "(\w+)"\."(\w+)" \((.*)\) from stdin \(format binary\)
 _LOCAL = re.compile(r"set local lock_timeout = (\d+)")
 _DELETE = re.compile(r'delete from "(\w+)"\."(\w+)" where (.*)', re.S)
 _FOLD = " and source = 'fold'"
-_DELETED: dict[str, Callable[[Transaction, str, Any], list[Row]]] = {
-    "session_no = any(%s)": lambda transaction, table, given: transaction.of(table, *given[0]),
-    "(session_no, turn_no) in (select * from unnest(%s::int8[], %s::int4[]))": lambda transaction, table, given: [
+_AMONG = re.compile(r"\(session_no, (.*)\) in \(select \* from unnest\((?:%s::\w+\[\](?:, )?)+\)\)")
+
+
+def _deleted(transaction: Transaction, table: str, where: str, given: Any) -> list[Row]:
+    if where == "session_no = any(%s)":
+        return transaction.of(table, *given[0])
+    if where == "session_no = any(%s) and turn_no is null":
+        return [row for row in transaction.of(table, *given[0]) if row["turn_no"] is None]
+    among = _AMONG.fullmatch(where)
+    if among is None:
+        raise KeyError(f"the simulator does not know how to delete where {where!r}")
+    names = among[1].split(", ")
+    return [
         row
-        for session_no, turns in _by_session(zip(*given, strict=True)).items()
+        for session_no, places in _by_session(zip(*given, strict=True)).items()
         for row in transaction.of(table, session_no)
-        if (row["turn_no"],) in turns
-    ],
-    "session_no = any(%s) and turn_no is null": lambda transaction, table, given: [
-        row for row in transaction.of(table, *given[0]) if row["turn_no"] is None
-    ],
-    "(session_no, stream_no, seq) in (select * from unnest(%s::int8[], %s::int8[], %s::int8[]))": (
-        lambda transaction, table, given: [
-            row
-            for session_no, places in _by_session(zip(*given, strict=True)).items()
-            for row in transaction.of(table, session_no)
-            if (row["stream_no"], row["seq"]) in places
-        ]
-    ),
-}
+        if tuple(row[name] for name in names) in places
+    ]
 
 
 def _by_session(places: Iterable[tuple[Any, ...]]) -> dict[int, set[tuple[Any, ...]]]:
@@ -878,7 +877,7 @@ def _by_session(places: Iterable[tuple[Any, ...]]) -> dict[int, set[tuple[Any, .
 
 def _delete(context: Context, table: str, where: str, given: Any) -> Result:
     only_fold = where.endswith(_FOLD)
-    for row in _DELETED[where.removesuffix(_FOLD)](context.transaction, table, given):
+    for row in _deleted(context.transaction, table, where.removesuffix(_FOLD), given):
         if not only_fold or row["source"] == "fold":
             context.transaction.delete(table, row)
     return []

@@ -107,10 +107,21 @@ def _closed(stream_no: int, row: LiveGap, piece: tuple[int, int], seen: StreamSe
 
 
 def _replace(stream_no: int, old: Sequence[LiveGap], new: Sequence[LiveGap], out: GapWrites) -> None:
-    """A stream in fragments has one row for all its open gaps; the earliest start is kept."""
+    """A stream in fragments has one row for all its open gaps; the earliest start is kept. A row that begins where one stood is that one:
+    rows are found by where they begin, so to fold the old one would take the new one with it."""
     source = min((row.from_seq for row in old), default=None)
+    stood = {row.from_seq for row in old}
     for row in new:
-        out.opened.append(
-            GapRow(stream_no, source, row.from_seq, row.to_seq, row.state, row.ranges, row.missing)
+        there = row.from_seq in stood
+        written = GapRow(
+            stream_no,
+            row.from_seq if there else source,
+            row.from_seq,
+            row.to_seq,
+            row.state,
+            row.ranges,
+            row.missing,
         )
-    out.folded.extend((stream_no, row.from_seq) for row in old)
+        (out.changed if there else out.opened).append(written)
+    stands = {row.from_seq for row in new}
+    out.folded.extend((stream_no, row.from_seq) for row in old if row.from_seq not in stands)

@@ -195,7 +195,7 @@ def write_in(
     connection: Connection, round_: Round, passed: dict[int, fence.Passed], *, careful: bool = False
 ) -> None:
     """The same inside a transaction that is already through the fence."""
-    round_.day = today = _day_of(round_, next(iter(passed.values())).day)
+    round_.day = today = day_of(round_, next(iter(passed.values())).day)
     for share in round_.shares:
         share.duplicates = share.unverified = share.conflicts = 0
         share.batch_no = passed[share.step.partition].batch_no
@@ -283,7 +283,7 @@ def write_in(
         _account(connection, round_)
 
 
-def _day_of(round_: Round, today: date) -> date:
+def day_of(round_: Round, today: date) -> date:
     """The day of ingest: the transaction's, but none before a day that one of the streams has reached. A clock may be set back, and a
     transaction that began before midnight may wait for one that began after it; a stream's last day alone is open upwards (design 3.2)."""
     reached = [touch.days.day for touch in round_.touched if touch.days.day is not None]

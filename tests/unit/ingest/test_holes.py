@@ -78,5 +78,28 @@ def test_the_fragmented_row_stands_for_the_rows_before_it_and_keeps_the_earliest
     now = [LiveGap(1, 9, "fragmented", 1001, 1001)]
     out = GapWrites()
     compare(7, before, now, seen(0, 2), out)
-    assert out.opened == [GapRow(7, 1, 1, 9, "fragmented", 1001, 1001)]
-    assert out.folded == [(7, 1), (7, 3)]
+    assert out == GapWrites(changed=[GapRow(7, 1, 1, 9, "fragmented", 1001, 1001)], folded=[(7, 3)])
+
+
+def test_a_fragmented_row_that_grows_is_not_folded_away_with_what_it_was() -> None:
+    out = GapWrites()
+    compare(
+        7,
+        [LiveGap(1, 9, "fragmented", 1001, 1001)],
+        [LiveGap(1, 11, "fragmented", 1002, 1002)],
+        seen(0, 10),
+        out,
+    )
+    assert out == GapWrites(changed=[GapRow(7, 1, 1, 11, "fragmented", 1002, 1002)])
+
+
+def test_a_fragmented_row_that_begins_later_comes_from_the_one_before() -> None:
+    out = GapWrites()
+    compare(
+        7,
+        [LiveGap(1, 11, "fragmented", 1002, 1002)],
+        [LiveGap(3, 11, "fragmented", 1001, 1001)],
+        seen(0, 1),
+        out,
+    )
+    assert out == GapWrites(opened=[GapRow(7, 1, 3, 11, "fragmented", 1001, 1001)], folded=[(7, 1)])

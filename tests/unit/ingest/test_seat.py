@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from turnledger.ingest import prepare
 from turnledger.ingest.batch import Fetched, anchor_crc
 from turnledger.ingest.decide import DeadWindow
 from turnledger.ingest.seat import Ahead, Piece, Seat, continue_from, split
@@ -86,3 +87,15 @@ def test_a_piece_is_cut_at_a_record_and_its_batch_is_finished_with_the_rest() ->
         (fetched,),
     )
     assert head.size + tail.size == 40
+
+
+def test_a_share_without_records_stands_where_the_records_that_wait_begin() -> None:
+    """They are admitted, and not applied when the round commits that only writes projections."""
+    ours = seat(10)
+    ours.expected = 17
+    waiting = [Piece(ours, 10, 14, [Kept(10)], 1, ()), Piece(ours, 14, 17, [Kept(14)], 1, ())]
+    flush = prepare.begin(2, "events", "projection_a", [], waiting)
+    assert prepare.share_of(flush, ours).step.from_offset == 10
+    taken = prepare.begin(3, "events", "projection_a", waiting[:1], waiting[1:])
+    assert (taken.round.shares[0].step.from_offset, taken.round.shares[0].step.to_offset) == (10, 14)
+    assert prepare.share_of(prepare.begin(4, "events", "projection_a", []), ours).step.from_offset == 17

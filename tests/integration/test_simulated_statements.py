@@ -14,10 +14,12 @@ from psycopg import sql
 
 from tests.simulation import connection, statements
 from tests.simulation.faults import Plan
-from tests.simulation.world import play
+from tests.simulation.world import World, play
+from turnledger.store.named import query
 
 SEEDS = (4, 5, 11, 12, 13, 20, 32, 34)
 """Together they ask every statement that a run without faults asks."""
+LET_GO_ON = World._let_go_on
 NOT_COMPARED = {
     # The rollup worker of the simulator has no SQL.
     *("marks", "hour_parts", "hour_marks", "usage_hourly", *statements.ROLLUPS_SET),
@@ -63,6 +65,19 @@ class Recording(connection.Connection):
             self.tape.append((self.backend.pid, *what))
 
 
+def _let_go_on(world: World) -> None:
+    """The person who resumes partitions is on the tape too."""
+    stopped = [
+        row for row in world.server.tables["partition_stops"].rows.values() if row["resumed_at"] is None
+    ]
+    LET_GO_ON(world)
+    for row in stopped:
+        given = {"topic": row["topic"], "partition": row["partition"], "by": "a person", "why": "mended"}
+        Recording.tape.append(
+            (0, "execute", query("fence/resume"), given, [(row["partition"], row["at_offset"])])
+        )
+
+
 def test_every_statement_says_in_sql_what_its_model_says(database: str) -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
@@ -77,6 +92,7 @@ def _ask_again(database: str, seed: int, seen: Counter[str]) -> None:
     Recording.tape = tape
     with (
         mock.patch("tests.simulation.connection.Connection", Recording),
+        mock.patch.object(World, "_let_go_on", _let_go_on),
         mock.patch("tests.simulation.world.plan", lambda dice: Plan(3.0, (), ())),
         # Early in the day that Postgres' clock has: no run lasts until its end.
         mock.patch(

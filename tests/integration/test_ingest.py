@@ -200,7 +200,9 @@ def test_c8_a_second_contradiction_in_a_later_round_adds_to_its_receipt(ingest: 
     assert found == [(2, places[0][1]), (1, places[1][1])]
 
 
-def test_c9_a_late_result_raises_the_revision_once_and_a_duplicate_of_it_does_not(ingest: Ingesting) -> None:
+def test_c9_a_late_result_raises_the_revision_and_moves_the_rollup_once_and_a_duplicate_of_it_does_not(
+    ingest: Ingesting,
+) -> None:
     shared: dict[str, Any] = {"turn_id": "t"}
     ingest.send(
         event("c9", 0, "turn.started", **shared),
@@ -219,16 +221,26 @@ def test_c9_a_late_result_raises_the_revision_once_and_a_duplicate_of_it_does_no
             )
         )
 
+    def due() -> list[tuple[Any, ...]]:
+        """Whether the session's sums must be set again; asking takes the mark away, as setting them does."""
+        return ingest.rows(
+            "delete from ledger.marks d using ledger.sessions s "
+            "where s.session_no = d.session_no and s.session_id = 'c9' returning true"
+        )
+
     assert pairings() == {"t1": "missing_result", "t2": "orphan_result"}
     before = revision()
     assert before[0] == 1
+    assert due()
     late = event("c9", 4, "tool_call.completed", tool_call_id="t1", payload={"status": "ok"}, **shared)
     ingest.send(late)
     assert pairings() == {"t1": "late_result", "t2": "orphan_result"}
     after = revision()
     assert (after[0], after[2]) == (2, before[2]) and after[1] != before[1]
+    assert due(), "the rollup moves with the late result"
     ingest.send(late)
     assert revision() == after
+    assert not due(), "and not again with its duplicate"
 
 
 def test_c15_requests_are_counted_by_their_decisions(ingest: Ingesting) -> None:

@@ -15,7 +15,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.property.budget import share
-from tests.property.fleets import ARRIVALS, FLEETS, Arrival, Envelope, Fleet, arrive, build, plain, respelt
+from tests.property.fleets import (
+    ARRIVALS,
+    FLEETS,
+    Arrival,
+    Envelope,
+    Fleet,
+    arrive,
+    build,
+    losers,
+    plain,
+    respelt,
+)
 from tests.property.fold_sessions import Projection, extend, fresh, taken
 from tests.property.test_readers import same
 from turnledger.contract.event import Event
@@ -55,6 +66,7 @@ def test_any_order_that_keeps_the_winners_and_any_duplication_give_one_digest(
 ) -> None:
     envelopes = build(fleet)
     expected = without_arrival(told(arrive(envelopes, given_, None)))
+    assert len(expected["conflicts"]) == len({plain(lost) for _, lost in losers(envelopes, given_)})
     chance = random.Random(seed)
     for _ in range(2):
         assert without_arrival(told(arrive(envelopes, given_, chance))) == expected

@@ -226,6 +226,29 @@ def test_rows_of_a_stream_that_is_superseded_later_are_taken_back() -> None:
     assert state.take_changes(True, force=True).points == {}
 
 
+def test_what_left_out_streams_say_comes_first_however_the_session_goes_on() -> None:
+    story = Story()
+    state = SessionState("default", "s")
+
+    def names(stream: str) -> dict[str, Any]:
+        return {"producer": "harness", "epoch": 0, "stream": stream, "reason": "r"}
+
+    state.extend(
+        [
+            story("stream.superseded", stream="c", payload=names("b")),
+            story("stream.superseded", stream="b", payload=names("a")),
+        ]
+    )
+    state.take_changes(True, force=True)
+    state.extend([story("stream.closed", stream="c", payload={"last_seq": 5})])
+    changes = state.take_changes(True, force=True)
+    assert changes.findings == story.fold().findings
+    assert [row["row"]["stream"] for row in changes.findings if row["check"] == "superseded_stream"] == [
+        "b",
+        "a",
+    ]
+
+
 def test_rows_that_were_taken_back_are_not_taken_back_again_when_history_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

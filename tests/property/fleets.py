@@ -287,7 +287,7 @@ _TELL: dict[str, Callable[[int, int], Payload]] = {
     "subagent.started": lambda v, n: {"agent": "helper", "child_session_id": f"s{v % 3}"},
     "subagent.finished": lambda v, n: {"agent": "helper", "status": "completed"},
     "net.requested": lambda v, n: {
-        "domain": "a.example",
+        "domain": "api.anthropic.com" if v == 4 else "a.example",
         "port": 443,
         "decision": ("allowed", "denied", "error", "redirected")[v % 4],
         "bytes_sent": n,

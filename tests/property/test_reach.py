@@ -158,6 +158,7 @@ RULES: dict[str, Callable[[Document], bool]] = {
             "fork_cycle",
             "call_without_record",
             "message_id_reused",
+            "traffic_without_model_call",
             "null_model",
             "null_tokens",
             "inherited_without_source",

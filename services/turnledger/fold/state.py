@@ -1599,7 +1599,7 @@ class SessionState:
             self._size += sum(map(_weigh, self._left_out))
             said = [event for event in self._left_out if event.type == "stream.superseded"]
             for event in ordered(said):
-                self._told.append((b"", event))  # before all that streams say which are not left out
+                self._told.append((order_key(event), event))
         self._gaps = whole.gaps
         self._gaps_dirty = False
         self._facts = whole.facts

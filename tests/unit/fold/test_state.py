@@ -226,7 +226,7 @@ def test_rows_of_a_stream_that_is_superseded_later_are_taken_back() -> None:
     assert state.take_changes(True, force=True).points == {}
 
 
-def test_what_left_out_streams_say_comes_first_however_the_session_goes_on() -> None:
+def test_superseded_streams_are_told_in_one_order_however_the_session_goes_on() -> None:
     story = Story()
     state = SessionState("default", "s")
 
@@ -244,8 +244,8 @@ def test_what_left_out_streams_say_comes_first_however_the_session_goes_on() -> 
     changes = state.take_changes(True, force=True)
     assert changes.findings == story.fold().findings
     assert [row["row"]["stream"] for row in changes.findings if row["check"] == "superseded_stream"] == [
-        "b",
         "a",
+        "b",
     ]
 
 

@@ -288,7 +288,10 @@ class Projection:
                     del known[one]
         for item in changes.replaced_items:
             del self.points["model_items"][item]
-        for table, rows in changes.points.items():
+        points = dict(changes.points)
+        if changes.items:
+            points["model_items"] = [*points.get("model_items", []), *(item.row() for item in changes.items)]
+        for table, rows in points.items():
             known = self.points.setdefault(table, {})
             for row in rows:
                 key = row_key(table, row)

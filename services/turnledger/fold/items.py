@@ -13,6 +13,7 @@ from typing import Any, Final
 from turnledger.contract import fields
 from turnledger.contract.canonical import dumps
 from turnledger.contract.event import Event
+from turnledger.fold.columns import MODEL_ITEMS, POINT_COMMON
 from turnledger.fold.model import Row
 from turnledger.fold.order import order_key
 from turnledger.fold.points import common_row
@@ -40,6 +41,10 @@ ItemKey = tuple[str, int, str, int | None, str | None, str]
 """(producer, epoch, stream, seq, receipt_key, item_type): the identity of an item's row inside its session."""
 
 Scope = str | int | None
+
+ITEM_COLUMNS: Final = tuple(name for name, _ in (*POINT_COMMON, *MODEL_ITEMS))
+_TYPE_AT: Final = ITEM_COLUMNS.index("item_type")
+_INDEX_AT: Final = ITEM_COLUMNS.index("item_index")
 
 
 def contents(event: Event) -> list[Content]:
@@ -90,6 +95,50 @@ def _has_result(content: Any) -> bool:
     )
 
 
+class Item:
+    """The row of an item before it is one: its event, and the values of its columns. Thousands a second are written as such."""
+
+    __slots__ = ("content", "event", "values")
+
+    def __init__(self, event: Event, values: tuple[Any, ...], content: Any) -> None:
+        self.event = event
+        self.values = values
+        """Of ``POINT_COMMON`` and ``MODEL_ITEMS``, in their order."""
+        self.content = content
+
+    @property
+    def key(self) -> ItemKey:
+        """As ``item_key`` tells it of the row."""
+        event = self.event
+        seq = event.seq
+        return (
+            event.producer,
+            event.epoch,
+            event.stream,
+            seq,
+            event.receipt_key if seq is None else None,
+            self.values[_TYPE_AT],
+        )
+
+    @property
+    def index(self) -> int:
+        found: int = self.values[_INDEX_AT]
+        return found
+
+    def row(self) -> Row:
+        """With its position, and what it holds under ``content``."""
+        event = self.event
+        return {
+            "producer": event.producer,
+            "epoch": event.epoch,
+            "stream": event.stream,
+            "seq": event.seq,
+            "receipt_key": None if event.seq is not None else event.receipt_key,
+            **dict(zip(ITEM_COLUMNS, self.values, strict=True)),
+            "content": self.content,
+        }
+
+
 class Items:
     """The items of one session, deduplicated and counted. Feed it events in the order of contract 5."""
 
@@ -106,8 +155,8 @@ class Items:
         """Estimate, for an LRU by bytes."""
         return 450 * len(self._held) + 400 * len(self._exchanges)
 
-    def add(self, event: Event) -> list[Row] | None:
-        """The rows of an event's new items. None: it does not come last in its exchange, or what it says was said later before it.
+    def add(self, event: Event) -> list[Item] | None:
+        """An event's new items. None: it does not come last in its exchange, or what it says was said later before it.
 
         Then rows that were given may be others, and only the whole set tells which.
         """
@@ -128,8 +177,8 @@ class Items:
             role = payload["role"]
         elif event.type == "model_call.completed":
             provider, model = fields.text(payload, "provider"), fields.text(payload, "model")
-        common: Row | None = None
-        rows: list[Row] = []
+        origin = event.origin
+        items: list[Item] = []
         for type_, field, content in found:
             index += 1
             data = _bytes(content)
@@ -140,25 +189,30 @@ class Items:
                 if place < before:
                     return None
                 continue
-            if common is None:
-                common = common_row(event)
-            rows.append(
-                {
-                    **common,
-                    "item_index": index,
-                    "item_type": type_,
-                    "role": role,
-                    "tool_name": name,
-                    "provider": provider,
-                    "model": model,
-                    "content_sha256": told.hexdigest() if told is not None else None,
-                    "content_bytes": len(data) if data is not None else None,
-                    "content_field": field,
-                    "content": content,
-                }
+            values = (
+                event.event_id,
+                event.at,
+                event.trace_id,
+                event.turn_id,
+                event.turn_index,
+                event.model_call_id,
+                event.tool_call_id,
+                event.kind,
+                None if origin is None else origin.get("process"),
+                None if origin is None else origin.get("pid"),
+                index,
+                type_,
+                role,
+                name,
+                provider,
+                model,
+                told.hexdigest() if told is not None else None,
+                len(data) if data is not None else None,
+                field,
             )
+            items.append(Item(event, values, content))
         self._exchanges[exchange] = (index, place)
-        return rows
+        return items
 
 
 def _scope(event: Event) -> Scope:
@@ -211,12 +265,13 @@ def fold_items(events: Iterable[Event], items: Items) -> dict[str, list[Row]]:
         if event.type not in TYPES:
             continue
         if event.type == SUBMITTED:
-            found: list[Row] | None = list(response_rows(event))
+            found = list(response_rows(event))
             table = RESPONSES_TABLE
         else:
-            found = items.add(event)
+            new = items.add(event)
+            assert new is not None, "events were given in order"
+            found = [item.row() for item in new]
             table = ITEMS_TABLE
-        assert found is not None, "events were given in order"
         if found:
             rows.setdefault(table, []).extend(found)
     return rows

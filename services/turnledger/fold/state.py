@@ -29,6 +29,7 @@ from turnledger.fold.items import (
     ITEMS_TABLE,
     RESPONSES_TABLE,
     SUBMITTED,
+    Item,
     ItemKey,
     Items,
     item_key,
@@ -124,6 +125,8 @@ class SessionChanges:
     """New or changed rows by table (``columns.POINT_TABLES``); each holds its ``PointKey`` fields beside its columns."""
     replaced_points: dict[str, list[PointKey]] = field(default_factory=dict)
     """Rows to delete first: those that were taken before and changed or are no more, all that stand at the place. Empty in the usual case."""
+    items: list[Item] = field(default_factory=list)
+    """New rows of ``model_items`` beside those that stand in ``points``."""
     replaced_items: list[ItemKey] = field(default_factory=list)
     """The same of ``model_items``, where an event may have several rows."""
     loose: Loose | None = None
@@ -350,6 +353,8 @@ class SessionState:
         self._new_items: list[Event] = []
         """Events of ``ITEM_TYPES`` whose rows wait, like facts, for the next take: no round is written for their sake."""
         self._item_rows: dict[ItemKey, Row] = {}
+        """Of a whole fold."""
+        self._item_news: dict[ItemKey, Item] = {}
         self._items_gone: list[ItemKey] = []
         self._moved = False
         """Facts, findings or loose rows may differ from what was taken."""
@@ -1401,6 +1406,14 @@ class SessionState:
                 taken[item] = row["item_index"]
             changes.points[ITEMS_TABLE] = [*self._item_rows.values()]
             self._item_rows = {}
+        if self._item_news:
+            taken = self._items_taken
+            for item, new in self._item_news.items():
+                if item in taken:
+                    changes.replaced_items.append(item)
+                taken[item] = new.index
+            changes.items = [*self._item_news.values()]
+            self._item_news = {}
 
     def _add_items(self) -> bool:
         """Rows of the contents and results that came since. False: some of them stand before others that have rows."""
@@ -1411,16 +1424,19 @@ class SessionState:
             new.sort(key=order_key)
         for at, event in enumerate(new):
             if event.type == SUBMITTED:
-                rows: list[Row] | None = [*response_rows(event)]
+                rows = [*response_rows(event)]
                 if rows:
                     self._point_rows.setdefault(RESPONSES_TABLE, []).extend(rows)
                 continue
-            rows = self._items.add(event)
-            if rows is None:
+            items = self._items.add(event)
+            if items is None:
                 self._new_items = new[at:]
                 return False
-            for row in rows:
-                self._item_rows[item_key(row)] = row
+            for item in items:
+                key = item.key
+                if self._item_rows:
+                    self._item_rows.pop(key, None)
+                self._item_news[key] = item
         return True
 
     def _make_points(self, findings: list[Placed]) -> None:
@@ -1708,6 +1724,7 @@ class SessionState:
             return
         taken = self._items_taken
         self._item_rows = {item: row for item, row in items.items() if taken.get(item) != row["item_index"]}
+        self._item_news = {}
         for item in [item for item in taken if item not in items]:
             del taken[item]
             self._items_gone.append(item)

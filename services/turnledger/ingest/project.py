@@ -8,7 +8,8 @@ from typing import Any
 
 from turnledger.fold.columns import BUCKETS
 from turnledger.fold.findings import grouped
-from turnledger.fold.model import Row, TurnFold, UsagePart
+from turnledger.fold.items import ITEMS_TABLE, Item
+from turnledger.fold.model import Row, StreamKey, TurnFold, UsagePart
 from turnledger.fold.state import SessionChanges
 from turnledger.ingest.cache import SessionEntry, StreamEntry, WrittenTurn
 from turnledger.ingest.load import receipt_hash
@@ -39,6 +40,11 @@ def receipts_named(entry: SessionEntry, changes: SessionChanges) -> set[tuple[in
         for rows in changes.points.values()
         for row in rows
         if row["seq"] is None
+    ]
+    keys += [
+        (item.event.producer, item.event.epoch, item.event.stream, item.event.receipt_key)
+        for item in changes.items
+        if item.event.seq is None
     ]
     for points in changes.replaced_points.values():
         keys += [(key[0], key[1], key[2], key[4]) for key in points if key[3] is None]
@@ -153,7 +159,7 @@ class _Units:
                 unit.delete_findings = entry.findings_written
                 entry.findings_written = bool(findings)
                 self._try(unit, lambda: self._findings(unit, None, findings))
-        if changes.points or changes.replaced_points or changes.replaced_items:
+        if changes.points or changes.items or changes.replaced_points or changes.replaced_items:
             unit = self.unit()
             self._try(unit, lambda: self._points(unit, changes))
 
@@ -200,6 +206,23 @@ class _Units:
                 found = streams[row["producer"], row["epoch"], row["stream"]]
                 seq = self._seq(found, row["seq"], row["receipt_key"])
                 unit.rows.append((table, encode(self.entry.session_no, found.stream_no, seq, row)))
+        if changes.items:
+            self._items(unit, changes.items)
+
+    def _items(self, unit: Unit, items: Iterable[Item]) -> None:
+        session_no = self.entry.session_no
+        add, encode = unit.rows.append, POINTS[ITEMS_TABLE].encode_values
+        key: StreamKey | None = None
+        for item in items:
+            event = item.event
+            named = (event.producer, event.epoch, event.stream)
+            if named != key:
+                key = named
+                stream = self.entry.streams[named]
+            seq = event.seq
+            if seq is None:
+                seq = self._seq(stream, None, event.receipt_key)
+            add((ITEMS_TABLE, encode(session_no, stream.stream_no, seq, item.values)))
 
     def _seq(self, stream: StreamEntry, seq: int | None, receipt_key: str | None) -> int:
         if seq is not None:

@@ -124,7 +124,9 @@ class RowEncoder:
     def __init__(self, leading: Sequence[Column], columns: Sequence[Column]) -> None:
         """``leading``: columns whose values are passed beside the dict, in this order. They come first."""
         self.names: tuple[str, ...] = tuple(name for name, _ in (*leading, *columns))
-        self.encode: Callable[..., bytes] = _compiled(leading, columns)
+        self.encode: Callable[..., bytes] = _compiled(leading, columns, _reads([name for name, _ in columns]))
+        self.encode_values: Callable[..., bytes] = _compiled(leading, columns, None)
+        """The same of a row that is given as the values of its columns, in order."""
 
 
 class _Words(dict[str | None, bytes]):
@@ -167,15 +169,20 @@ def _reads(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
     return lambda row: tuple(row[name] for name in names)
 
 
-def _compiled(leading: Sequence[Column], columns: Sequence[Column]) -> Callable[..., bytes]:
+def _compiled(
+    leading: Sequence[Column],
+    columns: Sequence[Column],
+    reads: Callable[[Mapping[str, Any]], tuple[Any, ...]] | None,
+) -> Callable[..., bytes]:
     """Statements over local variables. Neighbours of one width are packed by one call where none is null, which is usual."""
     arguments = [f"a{i}" for i in range(len(leading))]
     listed = [(arg, name, kind) for arg, (name, kind) in zip(arguments, leading, strict=True)]
     listed += [(f"v{i}", name, kind) for i, (name, kind) in enumerate(columns)]
-    body = [f"{', '.join(f'v{i}' for i in range(len(columns)))}, = R(r)"] if columns else []
+    given = "r" if reads is None else "R(r)"
+    body = [f"{', '.join(f'v{i}' for i in range(len(columns)))}, = {given}"] if columns else []
     names: dict[str, Any] = {
         "N": NULL, "W": _WORDS, "I4": _int4, "I8": _int8, "YES": _TRUE, "NO": _FALSE, "L": length, "J": jsonb, "D": numeric,
-        "HEAD": field_count(len(listed)), "R": _reads([name for name, _ in columns]),
+        "HEAD": field_count(len(listed)), "R": reads,
     }  # fmt: skip
     parts: list[str] = []
     for fixed, group in itertools.groupby(listed, key=lambda column: column[2] in _FIXED):

@@ -207,7 +207,8 @@ def take(state: SessionState, *events: Event) -> SessionChanges:
 
 
 def keys(changes: SessionChanges) -> list[tuple[str, int | None, int]]:
-    return [(row["stream"], row["seq"], row["item_index"]) for row in changes.points.get("model_items", [])]
+    rows = [*changes.points.get("model_items", []), *(item.row() for item in changes.items)]
+    return [(row["stream"], row["seq"], row["item_index"]) for row in rows]
 
 
 def test_an_item_that_comes_late_moves_those_behind_it() -> None:
@@ -239,7 +240,7 @@ def test_items_make_no_round_of_their_own_and_come_with_the_next_take() -> None:
     state.extend([story("message.recorded", role="user", text="hello")])
     assert not state.has_changes
     assert state.has_open_changes
-    assert len(state.take_changes(True).points["model_items"]) == 1
+    assert len(state.take_changes(True).items) == 1
     assert not state.has_open_changes
 
 

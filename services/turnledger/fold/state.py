@@ -526,25 +526,32 @@ class SessionState:
 
     @property
     def has_changes(self) -> bool:
-        """Something that ``take_changes(include_open=False)`` would return now: a turn that ended, a revision, new point rows, gaps."""
+        """Something that must not wait: a turn that ended, a revision, gaps. Rows of events wait for the end of their turn, or for open turns."""
         if self._stale:
             return monotonic() >= self._due
         return bool(
             self._dirty_ended
             or self._float_late
             or self._gaps_dirty
-            or self._new_points
-            or self._point_rows
-            or self._exec_rows
-            or self._points_gone
             or self._removed
-            or any(fold.turn.status != "open" for fold, _ in self._ready.values())
+            or (self._ready and any(fold.turn.status != "open" for fold, _ in self._ready.values()))
         )
 
     @property
     def has_open_changes(self) -> bool:
         """Something waits for ``take_changes(include_open=True)``."""
-        return self._stale or self._moved or bool(self._dirty_open or self._ready)
+        return (
+            self._stale
+            or self._moved
+            or bool(
+                self._dirty_open
+                or self._ready
+                or self._new_points
+                or self._point_rows
+                or self._exec_rows
+                or self._points_gone
+            )
+        )
 
     @property
     def refold_due(self) -> float:

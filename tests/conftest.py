@@ -6,10 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.stack import databases, servers, topics
 from tests.stack.commands import Running
 from turnledger.devstack import choose
+
+
+def pytest_configure() -> None:
+    """Property tests say nothing about time, on a machine of any speed, and have an end; a test's own settings stand above it."""
+    settings.register_profile(
+        "turnledger", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("turnledger")
 
 
 def pytest_report_header() -> str:

@@ -80,6 +80,17 @@ def test_slices_that_cover_the_file_have_the_figures_of_the_whole(data: st.DataO
     assert [turn["turn_key"] for turn in first["turns"]] == ["u1", "u2", "u3", "u4", "u5", "u6"]
 
 
+def test_an_end_without_its_prompt_says_the_same_with_and_without_the_failure_before_it() -> None:
+    first, second, third = (
+        LINES[:20],
+        LINES[20:],
+        LINES[22:],
+    )  # between them: `u4` `e1` | `e2` `f1` | `d2` and the rest
+    assert [part[0]["uuid"] for part in (second, third)] == ["e2", "d2"]
+    found = fold([record for part in (first, second, third) for record in told(part)])
+    assert [turn["turn_key"] for turn in found["turns"]] == ["u1", "u2", "u3", "u4", "u5", "u6"]
+
+
 def test_the_whole_is_what_was_written_down() -> None:
     shown = [(turn["turn_key"], turn["status"], turn["round_trips"]) for turn in whole()["turns"]]
     assert shown == [

@@ -503,14 +503,9 @@ class _Line:
             )
             yield self._event("context.compacted", payload, turn=self._turn)
         elif kind == "turn_duration":
-            yield from self._end(
-                known(
-                    {
-                        "status": self._file.links.status_of(record),
-                        "duration_ms": whole(record.get("durationMs")),
-                    }
-                )
-            )
+            # How the turn went is said by lines above this one: without the prompt, one slice holds them and another does not.
+            status = self._file.links.status_of(record) if self._turn is not None else None
+            yield from self._end(known({"status": status, "duration_ms": whole(record.get("durationMs"))}))
         elif kind == "stop_hook_summary":
             if self._turn is not None:
                 yield from self._end({"status": self._file.links.status_of(record)})

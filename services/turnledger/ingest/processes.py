@@ -1,7 +1,7 @@
 """`turnledger worker --processes N`: the parent of N workers. It starts them, starts them again, ends them, and answers for their health.
 
 It applies no event and opens neither Kafka nor Postgres: each process is a member of the consumer group of its own, and Kafka shares
-the partitions out. Why processes, and what they cost: docs/decisions/0010.
+the partitions out. Why processes, and what they cost: docs/decisions/0014.
 """
 
 from __future__ import annotations

@@ -29,10 +29,21 @@ from turnledger.contract.fields import text as text
 ErrorClass = Literal["rate_limit", "timeout", "overloaded", "auth", "refused", "cut", "other"]
 
 
-class Payload(BaseModel):
-    """What one event type says. Null means absent."""
+class Fields(BaseModel):
+    """The fields of a payload, or of an object inside one. Null means absent."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+
+class Payload(Fields):
+    """What one event type says."""
+
+    # Anything, since a producer may have a field of its own by that name; it is kept, and the notes stand in ``turnledger_redactions``.
+    redactions: Any = Field(
+        None,
+        description="What was redacted before it came here, or at ingest: a list of `{what, where, count}` (contract 14). "
+        "Written by publishers and ingest, not by harnesses.",
+    )
 
 
 # --- sessions and streams: session-level work, always ---
@@ -208,7 +219,7 @@ class MessageRecorded(Payload):
 # --- model calls and usage ---
 
 
-class Usage(Payload):
+class Usage(Fields):
     """Token counters as the provider sent them. Null is unknown, not zero."""
 
     input: Count | None = Field(

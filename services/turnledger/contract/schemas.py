@@ -97,6 +97,8 @@ def event_schema(type_name: str) -> Schema:
     definitions = payload.pop("$defs", None)
     for key in ("$schema", "$id", "title"):
         del payload[key]
+    # Of every type alike: behind what is the type's own.
+    payload["properties"]["redactions"] = payload["properties"].pop("redactions")
     schema: Schema = {
         "$schema": DIALECT,
         "$id": f"urn:turnledger:schema:event:{type_name}",

@@ -146,7 +146,7 @@ def _check(annotation: Any) -> _Check | None:
     if get_origin(annotation) is Literal:
         words = frozenset(get_args(annotation))
         return {str: words.__contains__}
-    if isinstance(annotation, type) and issubclass(annotation, p.Payload):
+    if isinstance(annotation, type) and issubclass(annotation, p.Fields):
         return {dict: _table(annotation)}
     kind = get_origin(annotation) or annotation
     if kind in (str, bool, list, dict, type(None)):
@@ -154,7 +154,7 @@ def _check(annotation: Any) -> _Check | None:
     raise TypeError(f"no check is known for a payload field of type {annotation}")
 
 
-def _table(model: type[p.Payload]) -> _Table:
+def _table(model: type[p.Fields]) -> _Table:
     table: _Table = {}
     for name, field in model.model_fields.items():
         kinds = [mark for mark in field.metadata if isinstance(mark, Kind)]
@@ -204,12 +204,12 @@ def _quick_type(annotation: Any, marks: tuple[Any, ...] = ()) -> Any:
         return _quick_type(base, tuple(inner))
     if get_origin(annotation) in (Union, types.UnionType):
         return Union[tuple(_quick_type(part) for part in get_args(annotation))]  # noqa: UP007
-    if isinstance(annotation, type) and issubclass(annotation, p.Payload):
+    if isinstance(annotation, type) and issubclass(annotation, p.Fields):
         return _quick(annotation)
     return annotation
 
 
-def _quick(model: type[p.Payload]) -> type[msgspec.Struct]:
+def _quick(model: type[p.Fields]) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         model.__name__,
         [

@@ -44,6 +44,18 @@ def test_every_event_type_has_its_schema_and_its_place_in_the_catalogue() -> Non
         assert f"\n### `{name}`\n" in files["catalogue.md"]
 
 
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_every_event_may_say_what_was_redacted_in_it(
+    name: str, validator: Callable[[str], Draft202012Validator]
+) -> None:
+    payload = payload_of(json.loads(generated()[f"events/{name}.schema.json"]))
+    assert list(payload["properties"])[-1] == "redactions"
+    assert "redactions" not in payload.get("required", ())
+    # Whatever a producer keeps under that name is taken.
+    checked = validator(f"events/{name}.schema.json").evolve(schema=payload)
+    assert [error.path[0] for error in checked.iter_errors({"redactions": "mine"}) if error.path] == []
+
+
 def test_ids_name_no_host() -> None:
     for name, text in generated().items():
         if name.endswith(".json"):

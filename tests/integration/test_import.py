@@ -88,7 +88,7 @@ def test_a_tenant_is_in_every_event_and_key(folder: Path, topic: Topic) -> None:
     ("arguments", "sentence"),
     [
         (["/nowhere/at/all", "--dry-run"], "does not exist"),
-        (["{folder}", "--dry-run", "--harness", "abacus"], "can be claude-code or codex"),
+        (["{folder}", "--dry-run", "--harness", "abacus"], "can be claude-code, codex, gemini-cli"),
         (["{folder}", "--json"], "use it with --dry-run"),
         (["{folder}/deep/empty", "--dry-run"], "no session files below"),
     ],

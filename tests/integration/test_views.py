@@ -63,6 +63,7 @@ PROMISED: dict[str, list[str]] = {
     "requeue_batches": ["batch_no", "topic", "partition", "letters", "accepted", "duplicates", "conflicts", "requeued_by", "committed_at"],
     "partition_stops": ["topic", "partition", "at_offset", "dead", "share", "stopped_at", "resumed_at", "resumed_by", "resumed_why"],
     "accounts": ["topic", "partition", "records", "accepted", "duplicates", "conflicts", "dead", "requeued"],
+    "redactions": [*POSITION, "redactions"],
     "findings": [*KEYS, "check", "severity", "count", "rows"],
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """Owns the making of an envelope out of what a harness file says: tolerant field readers, the cut of long texts, identity by content.
 
+What is cut is redacted first (contract 14), so that no half of a secret is left, which nobody would know for one; what stays whole is redacted as an event.
+
 Readers answer None for a value of the wrong type: unknown, never zero and never a guess (contract 8).
 """
 
@@ -14,6 +16,8 @@ from typing import Any
 
 import orjson
 
+from turnledger.contract.redact import NOTE, Redactor
+from turnledger.contract.shapes import hide
 from turnledger.contract.times import civil_from_days, instant
 
 Envelope = dict[str, Any]
@@ -21,6 +25,8 @@ Envelope = dict[str, Any]
 
 TEXT_LIMIT = 64 * 1024
 """Bytes of text that stay in an event (contract 6)."""
+PREVIEW_LIMIT = 4096
+"""Bytes of a text of which the beginning is enough: a summary, a command line, the output of a command."""
 ID_LIMIT = 512
 SESSION_LIMIT = 256
 DEPTH_LIMIT = 64
@@ -148,23 +154,41 @@ def named(*choices: str | None, limit: int = SESSION_LIMIT) -> str:
 
 
 def cut(value: str, limit: int = TEXT_LIMIT) -> tuple[str, int | None]:
-    """The text cut at a character boundary, and its full size in bytes where it was cut."""
-    if value.isascii():
-        return (value, None) if len(value) <= limit else (value[:limit], len(value))
-    raw = value.encode()
-    if len(raw) <= limit:
+    """The text cut at a character boundary, and its full size in bytes where it was cut. Secrets by shape are references in one that is too long."""
+    if not _too_long(value, limit):
         return value, None
+    raw = hide(value).encode()
+    if len(raw) <= limit:
+        return raw.decode(), None
     return raw[:limit].decode("utf-8", errors="ignore"), len(raw)
 
 
+def _too_long(value: str, limit: int) -> bool:
+    return len(value) > limit or (not value.isascii() and len(value.encode()) > limit)
+
+
 def put_text(payload: dict[str, Any], name: str, value: str | None, limit: int = TEXT_LIMIT) -> None:
-    """Set a text field; a cut one says its full size and ``truncated`` (contract 6)."""
+    """Set a text field; a cut one says its full size and ``truncated`` (contract 6), and what was redacted in all of it."""
     if value is None:
         return
+    if _too_long(value, limit):
+        value = _redacted(payload, name, value)
+    _put_cut(payload, name, value, limit)
+
+
+def _put_cut(payload: dict[str, Any], name: str, value: str, limit: int = TEXT_LIMIT) -> None:
     payload[name], size = cut(value, limit)
     if size is not None:
         payload[f"{name}_bytes"] = size
         payload["truncated"] = True
+
+
+def _redacted(payload: dict[str, Any], name: str, value: Any) -> Any:
+    """What stands for a value that is to be cut; ``payload`` notes it."""
+    said = Redactor().clean({"payload": {name: value}})["payload"]
+    if NOTE in said:
+        payload[NOTE] = [*payload.get(NOTE, ()), *said[NOTE]]
+    return said[name]
 
 
 def taken_over(value: Any, depth: int = 0) -> Any:
@@ -196,7 +220,7 @@ def put_value(payload: dict[str, Any], name: str, value: Any) -> None:
     if len(written) <= TEXT_LIMIT:
         payload[name] = safe
     else:
-        put_text(payload, name, written.decode())
+        _put_cut(payload, name, orjson.dumps(_redacted(payload, name, safe)).decode())
 
 
 def listed(value: Any) -> list[Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
+from turnledger.harness.facts import cut, put_text, put_value
 from turnledger.harness.ledger import LedgerError, Numbering
 from turnledger.ingest.logs import without_secrets
 from turnledger.settings import Settings
@@ -31,6 +33,45 @@ def test_a_secret_does_not_leave() -> None:
 def test_a_secret_at_the_place_of_the_cut_leaves_no_half() -> None:
     text = " " * (64 * 1024 - 12) + SECRET
     assert "sk-ant" not in emitted("note", {"text": text})["text"]
+
+
+def put(put_one: Callable[..., None], value: Any, *limit: int) -> dict[str, Any]:
+    payload: dict[str, Any] = {}
+    put_one(payload, "text", value, *limit)
+    return payload
+
+
+@pytest.mark.parametrize("limit", [64 * 1024, 4096, 2048])
+def test_a_secret_at_the_place_where_a_reader_of_files_cuts_leaves_no_half(limit: int) -> None:
+    shown = put(put_text, " " * (limit - 12) + SECRET, limit)
+    # `credential:anthropic:` and 12 digits
+    assert shown.pop("text").lstrip() == "credential:a"
+    assert shown == {
+        "text_bytes": limit - 12 + 33,
+        "truncated": True,
+        "redactions": [{"what": "anthropic", "where": "payload.text", "count": 1}],
+    }
+
+
+def test_a_secret_at_the_cut_of_a_value_leaves_no_half_and_is_known_by_its_field() -> None:
+    shown = put(
+        put_value, {"padding": "x" * (64 * 1024 - 45), "api": {"x-api-key": "only-a-field-says-so-1"}}
+    )
+    assert shown["text"].endswith(',"api":{"x-api-key":"credential:')
+    assert shown["redactions"] == [{"what": "token", "where": "payload.text.api.x-api-key", "count": 1}]
+
+
+def test_a_long_name_is_cut_without_half_a_secret() -> None:
+    assert cut("x" * 100 + " " + SECRET, 113)[0] == "x" * 100 + " credential:a"
+
+
+def test_what_was_redacted_before_a_cut_stays_noted_in_the_event() -> None:
+    payload = put(put_text, SECRET + " " * 5000, 4096)
+    event = Redactor().clean({"type": "note", "payload": {**payload, "other": SECRET}})
+    assert event["payload"]["redactions"] == [
+        {"what": "anthropic", "where": "payload.other", "count": 1},
+        {"what": "anthropic", "where": "payload.text", "count": 1},
+    ]
 
 
 def test_a_slot_leaves_as_a_digest_even_without_a_key() -> None:

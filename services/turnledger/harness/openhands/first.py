@@ -8,6 +8,7 @@ from typing import Any
 from turnledger.harness import saying
 from turnledger.harness.facts import (
     GREATEST,
+    PREVIEW_LIMIT,
     Envelope,
     Notes,
     count,
@@ -17,6 +18,7 @@ from turnledger.harness.facts import (
     moment_of,
     objects,
     parsed,
+    put_text,
     text,
 )
 from turnledger.harness.openhands.second import counters
@@ -87,9 +89,7 @@ class _Trajectory:
             yield from self._finish(record, at, call)
         elif action == "condensation":
             payload: dict[str, Any] = {"strategy": "summary"}
-            summary = text(mapping(record.get("args")).get("summary"))
-            if summary is not None:
-                payload["summary"] = summary[:4096]
+            put_text(payload, "summary", text(mapping(record.get("args")).get("summary")), PREVIEW_LIMIT)
             yield self._told.event("context.compacted", payload, at=at, turn=self._turn)
         elif action is not None and metadata:
             asked = saying.requested(metadata.get("function_name"), _arguments(metadata, record))

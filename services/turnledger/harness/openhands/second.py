@@ -8,6 +8,7 @@ from typing import Any
 from turnledger.harness import saying
 from turnledger.harness.chains import Chains
 from turnledger.harness.facts import (
+    PREVIEW_LIMIT,
     Envelope,
     Notes,
     count,
@@ -16,6 +17,7 @@ from turnledger.harness.facts import (
     mapping,
     moment_of,
     parsed,
+    put_text,
     text,
 )
 from turnledger.harness.telling import ANSWERED, ENDED, STARTED, Told
@@ -94,9 +96,7 @@ def _event(
         yield from _state(told, notes, record, key, at, turn)
     elif kind == "Condensation":
         payload: dict[str, Any] = {"strategy": "summary"}
-        summary = text(record.get("summary"))
-        if summary is not None:
-            payload["summary"] = summary[:4096]
+        put_text(payload, "summary", text(record.get("summary")), PREVIEW_LIMIT)
         yield told.event("context.compacted", payload, key=key, at=at, turn=turn)
         yield from _call(told, record, key, at, turn)
     elif kind == "PauseEvent":

@@ -13,6 +13,7 @@ from turnledger.contract.times import instant
 from turnledger.harness import saying
 from turnledger.harness.chains import Chains
 from turnledger.harness.facts import (
+    PREVIEW_LIMIT,
     SESSION_LIMIT,
     Envelope,
     Notes,
@@ -24,6 +25,7 @@ from turnledger.harness.facts import (
     moment_of,
     money,
     objects,
+    put_text,
     text,
 )
 from turnledger.harness.format import Format
@@ -164,9 +166,7 @@ class _File:
             yield from self._message(told, mapping(entry.get("message")), key, at, turn)
         elif kind == "compaction":
             payload = known({"strategy": "summary", "tokens_before": count(entry.get("tokensBefore"))})
-            summary = text(entry.get("summary"))
-            if summary is not None:
-                payload["summary"] = summary[:4096]
+            put_text(payload, "summary", text(entry.get("summary")), PREVIEW_LIMIT)
             yield told.event("context.compacted", payload, key=key, at=at, turn=turn)
         elif kind in UNTOLD:
             self._notes.untold[kind] += 1
@@ -276,18 +276,11 @@ def _bash(
     told: Told, message: Mapping[str, Any], key: str, at: str | None, turn: str | None
 ) -> Iterator[Envelope]:
     """A command that the user typed: the harness ran it, no model asked for it."""
-    command = text(message.get("command")) or ""
-    yield told.event(
-        "process.started",
-        {"exec_id": key, "command": command[:4096], "source": "user"},
-        key=key,
-        at=at,
-        turn=turn,
-    )
+    started: dict[str, Any] = {"exec_id": key, "source": "user"}
+    put_text(started, "command", text(message.get("command")) or "", PREVIEW_LIMIT)
+    yield told.event("process.started", started, key=key, at=at, turn=turn)
     payload = known({"exec_id": key, "exit_code": count(message.get("exitCode"))})
-    output = text(message.get("output"))
-    if output is not None:
-        payload["stdout_preview"] = output[:4096]
+    put_text(payload, "stdout_preview", text(message.get("output")), PREVIEW_LIMIT)
     yield told.event("process.exited", payload, key=f"{key}:exit", rank=6, at=at, turn=turn)
 
 

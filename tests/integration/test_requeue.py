@@ -398,6 +398,54 @@ def test_what_is_no_event_now_either_stays_dead_with_the_reason_that_it_has_now(
 
 
 @pytest.mark.partitions(1)
+def test_a_letter_with_a_secret_is_requeued_as_what_came_and_not_as_what_is_left_of_it(
+    topic: Topic, database: str, start: Start, here: Here
+) -> None:
+    settings = environment(topic, database)
+    secret = "sk-ant-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z"
+    long = {"payload": {"text": f"{secret} " + "x" * 2000}}
+    numbered, keyed, late = (
+        event("s", 0, **long),
+        event("s", None, receipt_key="r", **long),
+        event("s", 2, **long),
+    )
+    produce(topic, [numbered, keyed, late])
+    strict = start("worker", environment=settings | STRICT)
+    until_applied(database, topic, 3, strict)
+    assert strict.stop() == 0
+    first, second, third = letters(database)
+    assert told(here.requeue(settings, str(first), str(second))) == [(0, "accepted"), (1, "accepted")]
+
+    # A worker with the usual limit: copies of both, another record at the first's number, and the third before its letter.
+    other = event("s", 0, payload={"text": f"{secret}5 " + "x" * 2000})
+    produce(topic, [numbered, keyed, other, late])
+    worker = start("worker", environment=settings)
+    until_applied(database, topic, 7, worker)
+    until_projected(database, topic)
+    assert told(here.requeue(settings, str(third))) == [(2, "duplicate")]
+    assert account(database) == {
+        "records": 7, "accepted": 3, "duplicates": 3, "conflicts": 1, "dead": 0, "requeued": 3,
+    }  # fmt: skip
+    assert rows(database, "select seq, first_position, count from turnledger.conflicts") == [(0, 5, 1)]
+
+    stored = rows(
+        database, "select position, payload, received_sha256 from turnledger.events order by position"
+    )
+    assert [(position, payload["redactions"]) for position, payload, _ in stored] == [
+        (0, [{"what": "anthropic", "where": "(dead letter)", "count": 1}]),
+        (1, [{"what": "anthropic", "where": "(dead letter)", "count": 1}]),
+        (6, [{"what": "anthropic", "where": "payload.text", "count": 1}]),
+    ]
+    assert all(payload["text"].startswith("credential:anthropic:") for _, payload, _ in stored)
+    of_letters = rows(database, "select received_sha256 from turnledger.dead_letters order by position")
+    assert [(one,) for _, _, one in stored] == of_letters
+    assert rows(database, "select count(*) from turnledger.redactions") == [(3,)]
+    verified(database)
+    status, out, err = here.run(settings, "verify", "--topics")
+    assert status == 0, out + err
+
+
+@pytest.mark.partitions(1)
 def test_a_record_of_which_only_the_beginning_is_kept_waits_for_the_whole_one(
     topic: Topic, database: str, start: Start, here: Here
 ) -> None:

@@ -92,6 +92,7 @@ _LEDGER: dict[str, dict[str, str]] = {
     "dead_letters": {
         "batch_no": "int8", "topic": "text", "partition": "int4", "kafka_offset": "int8", "reason": "text", "field": "text",
         "detail": "text", "tenant": "text", "session_id": "text", "raw": "bytea", "raw_bytes": "int8", "key": "bytea",
+        "received_sha256": "bytea",
     },
     "redactions": {
         "session_no": "int8", "stream_no": "int8", "seq": "int8", "receipt_key": "text", "redactions": "jsonb",

@@ -243,6 +243,23 @@ class Redactor:
         return self.bodies if isinstance(self.bodies, bool) else self.bodies.get(stream, False)
 
 
+def requeued(raw: bytes, received_sha256: bytes) -> Redacted | None:
+    """A record of which only the bytes of its dead letter are left, secrets by shape hidden, with notes on the references in them.
+
+    ``received_sha256``: content hash of what came. Whoever put a reference there, it counts. None where hiding left no JSON object.
+    """
+    try:
+        record = parse(raw)
+    except JsonError:
+        return None
+    if type(record) is not dict:
+        return None
+    kinds = Counter(found[0].split(":")[1] for found in REFERENCE.finditer(raw.decode("latin-1")))
+    notes = tuple(Note(kind, "(dead letter)", count) for kind, count in sorted(kinds.items()))
+    _record(record, notes)
+    return Redacted(dumps(record), received_sha256, notes)
+
+
 def _record(record: dict[str, Any], notes: Sequence[Note]) -> None:
     """Write the notes into the record's payload, beside those that are there."""
     payload = record.get("payload")

@@ -167,13 +167,14 @@ class Decider:
         found = self._redactor.redact(raw)
         if found is None:
             return event, raw
-        share.redacted[record.offset] = (found, raw)
+        share.redacted[record.offset] = found
         return self._read_redacted(found.raw), found.raw
 
     def _dead(self, record: Record, why: object) -> DeadLetter:
         """Nothing of it may show a secret, neither its bytes: hidden before they are cut, so that no half of one is left."""
         assert isinstance(why, Rejected)
         raw, key = record.value, record.key
+        kept = None if raw is None else hide_bytes(raw)
         return DeadLetter(
             offset=record.offset,
             reason=why.reason,
@@ -181,9 +182,10 @@ class Decider:
             detail=why.detail,
             tenant=None if why.tenant is None else hide(why.tenant),
             session_id=None if why.session_id is None else hide(why.session_id),
-            raw=None if raw is None else hide_bytes(raw)[: self._cap],
+            raw=None if kept is None else kept[: self._cap],
             raw_bytes=None if raw is None else len(raw),
             key=None if key is None else hide_bytes(key)[: self._cap],
+            received_sha256=None if raw is None or kept is raw else _hash_of(raw),
         )
 
     def decide(
@@ -220,7 +222,7 @@ class Decider:
                 if known is not None:
                     known.session_no, known.raw, known.offset = entry.session_no, raw, event.position
                     if redacted:
-                        known.raw = share.received(event.position, raw)
+                        known.received_sha256 = share.received_sha256(event.position)
                     share.repeats.append(known)
                     continue
                 seq = -stream.next_ordinal  # -1 - ordinal; the ordinal was just given
@@ -232,10 +234,9 @@ class Decider:
                 elif seq < stream.first:
                     stream.first = seq
             else:
-                if redacted:
-                    raw = share.received(event.position, raw)
+                received = share.received_sha256(event.position) if redacted else None
                 share.repeats.append(
-                    Repeat(entry.session_no, stream.stream_no, seq, None, None, raw, event.position)
+                    Repeat(entry.session_no, stream.stream_no, seq, None, None, raw, event.position, received)
                 )
                 continue
             type_field = types(event.type)
@@ -269,11 +270,10 @@ class Decider:
                     if event.type == DELTA:
                         raw, received = self._without_text(event, raw)
                 if hidden is not None:
-                    found, _ = hidden
-                    received = found.received_sha256
+                    received = hidden.received_sha256
                     round_.redactions.append(
                         redaction_row(
-                            entry.session_no, stream.stream_no, seq, event.receipt_key, found.rows()
+                            entry.session_no, stream.stream_no, seq, event.receipt_key, hidden.rows()
                         )
                     )
                     round_.marks.append(entry.session_no)
@@ -317,6 +317,14 @@ class Decider:
         record = parse(raw)
         record["payload"] = {name: value for name, value in record["payload"].items() if name != "text"}
         return dumps(record), content_hash(raw)
+
+
+def _hash_of(raw: bytes) -> bytes | None:
+    """The content hash, where the bytes are an object that could ever be accepted as it came."""
+    try:
+        return content_hash(raw)
+    except ValueError:
+        return None
 
 
 def _mismatch_row(session_no: int, topic: str, group: Group) -> bytes:

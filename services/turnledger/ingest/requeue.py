@@ -15,6 +15,7 @@ from itertools import groupby
 
 import psycopg
 
+from turnledger.contract.redact import Redacted, requeued
 from turnledger.errors import TurnledgerError
 from turnledger.fold.model import Row
 from turnledger.ingest import foreign
@@ -204,14 +205,24 @@ class _Work:
                 f"only the first {len(letter.raw)} of its {letter.raw_bytes} bytes are kept: give the whole record with --fix",
             )
             return
-        record = _Again(letter.position, letter.key, letter.raw if self.fix is None else self.fix)
+        value = letter.raw if self.fix is None else self.fix
+        hidden: Redacted | None = None
+        if letter.received_sha256 is not None and value is not None and value == letter.raw:
+            hidden = requeued(value, letter.received_sha256)
+        record = _Again(letter.position, letter.key, value if hidden is None else hidden.raw)
         share = Share(fence.Step(letter.partition, letter.position, letter.position, 0, 0))
         found: dict[SessionKey, Group] = {}
         self.decider.read([record], share, found, NEVER.copy())
         if share.dead:
             self.refused[letter.id] = share.dead.pop()
             return
-        (self.groups[letter.id],) = found.values()
+        (group,) = found.values()
+        if hidden is not None:
+            # It is known by what came, of which a copy may come again, and not by what is left of it (contract 3).
+            more = share.redacted.get(letter.position)
+            notes = hidden.notes if more is None else (*hidden.notes, *more.notes)
+            share.redacted[letter.position] = Redacted(group.raws[0], hidden.received_sha256, notes)
+        self.groups[letter.id] = group
         self.shares[letter.id] = share
         self.fresh.round.shares.append(share)
         self.fresh.records += 1

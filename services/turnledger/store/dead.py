@@ -67,6 +67,8 @@ class Letter:
     """That read it; None where only a projection was refused."""
     outcome: str | None
     """None while it is dead."""
+    received_sha256: bytes | None
+    """Content hash of what came, where ``raw`` is redacted and there is one."""
 
     def is_cut(self, cap: int) -> bool:
         """Whether ``raw`` is not the whole record. ``cap``: bytes that are kept of one."""

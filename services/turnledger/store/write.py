@@ -433,11 +433,12 @@ def _repeats(connection: Connection, round_: Round) -> list[int]:
                 share.unverified += 1
                 continue
             raw, received, offset, batch_no = found
-            if received is None and raw == repeat.raw:
+            came = repeat.received_sha256
+            if received is None and came is None and raw == repeat.raw:
                 share.duplicates += 1
                 continue
             kept = received if received is not None else content_hash(raw)
-            lost = content_hash(repeat.raw)
+            lost = came if came is not None else content_hash(repeat.raw)
             if kept == lost:
                 share.duplicates += 1
                 continue
@@ -520,7 +521,7 @@ def _dead_letters(connection: Connection, round_: Round) -> None:
         if share.dead:
             head = b"".join(
                 (
-                    field_count(12),
+                    field_count(13),
                     NULL if share.batch_no is None else int8(share.batch_no),
                     text(round_.topic),
                     int4(share.step.partition),
@@ -533,7 +534,7 @@ def _dead_letters(connection: Connection, round_: Round) -> None:
             "ledger.dead_letters",
             (
                 "batch_no", "topic", "partition", "kafka_offset", "reason", "field", "detail", "tenant", "session_id", "raw",
-                "raw_bytes", "key",
+                "raw_bytes", "key", "received_sha256",
             ),
             bodies,
         )  # fmt: skip
@@ -560,6 +561,7 @@ def _dead_row(letter: DeadLetter) -> bytes:
             NULL if letter.raw is None else bytea(letter.raw),
             NULL if letter.raw_bytes is None else int8(letter.raw_bytes),
             NULL if letter.key is None else bytea(letter.key),
+            NULL if letter.received_sha256 is None else bytea(letter.received_sha256),
         )
     )
 

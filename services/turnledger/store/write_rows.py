@@ -25,6 +25,8 @@ class Repeat:
     """Of the receipt key, as in ``ledger.receipts``; None for a number."""
     raw: bytes
     offset: int
+    received_sha256: bytes | None = None
+    """Content hash of what came, where ``raw`` is redacted: identity is judged by it (contract 3, 14)."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class DeadLetter:
     """Capped."""
     raw_bytes: int | None
     key: bytes | None
+    received_sha256: bytes | None = None
+    """Content hash of what came, where ``raw`` is redacted and there is one."""
 
 
 @dataclass(slots=True)
@@ -55,18 +59,18 @@ class Share:
     """Accepted events, ``write.EVENT_PARTS`` parts each as ``write.event_parts`` makes them."""
     repeats: list[Repeat] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
-    redacted: dict[int, tuple[Redacted, bytes]] = field(default_factory=dict)
-    """By offset: what is stored of a record in place of what came, and what came (contract 14). In memory alone."""
+    redacted: dict[int, Redacted] = field(default_factory=dict)
+    """By offset: what is stored of a record in place of what came (contract 14)."""
     # Set by the write, which alone can tell them apart.
     duplicates: int = 0
     unverified: int = 0
     conflicts: int = 0
     batch_no: int | None = None
 
-    def received(self, offset: int, stored: bytes) -> bytes:
-        """The record as it came: identity is judged by it (contract 3)."""
+    def received_sha256(self, offset: int) -> bytes | None:
+        """Content hash of a record that is stored redacted."""
         found = self.redacted.get(offset)
-        return stored if found is None else found[1]
+        return None if found is None else found.received_sha256
 
 
 @dataclass(slots=True)

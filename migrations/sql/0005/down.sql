@@ -1,0 +1,23 @@
+drop view turnledger.dead_letters;
+alter table ledger.dead_letters drop column received_sha256;
+create view turnledger.dead_letters as
+select
+    d.topic,
+    d.partition,
+    d.kafka_offset as position,
+    d.reason,
+    d.field,
+    d.detail,
+    d.tenant,
+    d.session_id,
+    d.raw_bytes,
+    d.batch_no,
+    d.recorded_at,
+    d.requeued_at,
+    d.dead_no as id,
+    d.outcome,
+    d.requeue_batch,
+    d.fixed,
+    d.requeued_by,
+    d.tried_at
+from ledger.dead_letters d;

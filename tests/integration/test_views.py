@@ -58,7 +58,7 @@ PROMISED: dict[str, list[str]] = {
     "usage_hourly": ["tenant", "hour", "provider", "model", "calls", *TOKENS, "cost_micro_usd", "unpriced_calls", "sessions"],
     "gaps": [*KEYS, "producer", "epoch", "stream", "from_seq", "to_seq", "state"],
     "conflicts": [*POSITION, "kept_sha256", "lost_sha256", "count", "first_position", "last_position"],
-    "dead_letters": ["topic", "partition", "position", "reason", "field", "detail", *KEYS, "id", "outcome", "requeue_batch", "fixed"],
+    "dead_letters": ["topic", "partition", "position", "reason", "field", "detail", *KEYS, "id", "outcome", "requeue_batch", "fixed", "received_sha256"],
     "ingest_batches": ["topic", "partition", "from_offset", "to_offset", "records", "accepted", "duplicates", "conflicts", "dead"],
     "requeue_batches": ["batch_no", "topic", "partition", "letters", "accepted", "duplicates", "conflicts", "requeued_by", "committed_at"],
     "partition_stops": ["topic", "partition", "at_offset", "dead", "share", "stopped_at", "resumed_at", "resumed_by", "resumed_why"],

@@ -595,6 +595,43 @@ def test_a_session_waits_a_second_before_it_is_rolled_up_again(
     worker.close()
 
 
+@pytest.mark.parametrize(
+    ("projected", "derived"), [("model_calls", "call_overlay"), ("usage_parts", "part_overlay")]
+)
+def test_what_stood_in_two_turns_for_a_moment_stands_once_beside_them(
+    projected: str, derived: str, database: str, connection: psycopg.Connection[Any]
+) -> None:
+    # Between two transactions of ingest a call may stand in the turn that it moves to and still in the one that it leaves.
+    records = lines(varied())
+    project(connection, records)
+    copied = f"create temporary table twice as select * from {SLOT}.{projected}"
+    connection.execute(copied)  # type: ignore[call-overload]  # names of this test
+    connection.execute("update twice set turn_no = null")
+    connection.execute(f"insert into {SLOT}.{projected} select * from twice")  # type: ignore[call-overload]
+    drain(database)
+    twice = (
+        f"select count(*) - count(distinct (session_no, {derived.split('_')[0]}_key)) from {SLOT}.{derived}"
+    )
+    assert connection.execute(twice).fetchone() == (0,)  # type: ignore[call-overload]
+    project(connection, records)
+    drain(database)
+    assert_equal_to_fold(connection, records)
+
+
+@pytest.mark.parametrize(("derived", "key"), [("call_overlay", "call_key"), ("part_overlay", "part_key")])
+def test_a_row_that_stands_twice_is_set_again(
+    derived: str, key: str, database: str, connection: psycopg.Connection[Any]
+) -> None:
+    records = lines(varied())
+    project(connection, records)
+    drain(database)
+    doubled = f"insert into {SLOT}.{derived} select * from {SLOT}.{derived} where {key} is not null"
+    connection.execute(doubled)  # type: ignore[call-overload]
+    project(connection, records)
+    drain(database)
+    assert_equal_to_fold(connection, records)
+
+
 def test_what_cannot_be_set_holds_up_nobody(database: str, connection: psycopg.Connection[Any]) -> None:
     project(connection, lines({"bad": [started("bad")], "p": c5()["p"]}))
     # A conflict makes the worker read the session's events; what the ledger holds here is none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,16 @@ _READ: dict[str, tuple[str, tuple[str, ...]]] = {
     "tools": (
         "tool_calls",
         (
-            *("turn_key", "tool_name", "origin", "server_name", "status", "pairing", "duration_ms"),
+            *(
+                "tool_key",
+                "turn_key",
+                "tool_name",
+                "origin",
+                "server_name",
+                "status",
+                "pairing",
+                "duration_ms",
+            ),
             *("bytes_sent", "bytes_received", "kind", "inherited_event"),
         ),
     ),
@@ -164,7 +174,7 @@ class Statements:
         """The calls of these keys in these sessions, pair by pair, with ``session_id`` and ``session_no``."""
         with self.connection.cursor(binary=True) as cursor:
             cursor.execute(self.text("calls_of", "", CALLS, "c."), {"sessions": sessions, "keys": keys})
-            return _rows(cursor)
+            return _once(_rows(cursor), "session_no", "call_key")
 
 
 def _rows(cursor: psycopg.Cursor[Any]) -> list[Row]:
@@ -173,6 +183,12 @@ def _rows(cursor: psycopg.Cursor[Any]) -> list[Row]:
         return []
     names = [column.name for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def _once(rows: Iterable[Row], *key: str) -> list[Row]:
+    """One row a key. What moves from an open turn to one that ended stands in both until ingest writes the open one, which marks its session:
+    which of the two counts until then does not matter, that everybody counts one does."""
+    return list({tuple(row[name] for name in key): row for row in rows}.values())
 
 
 def load(do: Statements, session_no: int) -> Loaded | None:
@@ -186,9 +202,9 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         session_id=found["session"][0]["session_id"],
         facts=found["facts"][0],
         turns=turns,
-        calls=found["calls"],
-        tools=found["tools"],
-        contributions=found["contributions"],
+        calls=_once(found["calls"], "call_key"),
+        tools=_once(found["tools"], "tool_key"),
+        contributions=_once(found["contributions"], "part_key"),
         loose_checks=frozenset(row["check"] for row in found["loose_checks"]),
         open_gaps=found["open_gaps"][0]["ranges"],
         conflicts=len(conflicts),
@@ -263,11 +279,17 @@ def remove(do: Statements, session_no: int) -> None:
 
 
 def _put_calls(do: Statements, loaded: Loaded, rollup: SessionRollup) -> set[str]:
-    """Keys of the calls whose overlay moved."""
+    """Keys of the calls whose overlay moved.
+
+    One row a key, whatever was read: while a call moves from an open turn to one that ended, its row stands in both until the next flush of
+    ingest. A row that stands twice is replaced: one of the two alone would look unmoved.
+    """
     before = {row["call_key"]: row for row in loaded.before["call_overlay"]}
+    times = Counter(row["call_key"] for row in loaded.before["call_overlay"])
+    after = {row["call_key"]: row for row in rollup.calls}
     names = _names(columns.CALL_OVERLAY)
-    moved = [row for row in rollup.calls if not _same(before.get(row["call_key"]), row, names)]
-    stale = before.keys() - {row["call_key"] for row in rollup.calls}
+    moved = [row for key, row in after.items() if times[key] > 1 or not _same(before.get(key), row, names)]
+    stale = before.keys() - after.keys()
     stale |= {row["call_key"] for row in moved if row["call_key"] in before}
     if stale:
         do.run("delete_calls", session_no=loaded.session_no, keys=sorted(stale))
@@ -356,14 +378,15 @@ def _set(
     key: Sequence[str],
     rows: Sequence[Row],
 ) -> None:
-    """Replace a session's rows of a table, unless they are what they were."""
+    """Replace a session's rows of a table, unless they are what they were. One row a key, as with calls."""
     before = loaded.before[table]
     old, new = _by(key, before), _by(key, rows)
-    if old.keys() == new.keys() and all(_same(old[one], new[one], names) for one in new):
+    unique = len(old) == len(before)
+    if unique and old.keys() == new.keys() and all(_same(old[one], new[one], names) for one in new):
         return
     if before:
         do.run("delete", table, session_no=loaded.session_no)
-    _copy(do, table, encoder, [encoder.encode(loaded.session_no, row) for row in rows])
+    _copy(do, table, encoder, [encoder.encode(loaded.session_no, row) for row in new.values()])
 
 
 def _by(key: Sequence[str], rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:

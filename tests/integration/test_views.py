@@ -372,6 +372,23 @@ def test_findings_of_one_check_are_one_row(link: psycopg.Connection[Any]) -> Non
     ]
 
 
+def test_rows_of_findings_stand_in_the_order_of_their_turns(link: psycopg.Connection[Any]) -> None:
+    number = session(link)
+    # The second turn of the session was written first, and got the first number.
+    for turn_no, key, place in ((1, "second", b"\x02"), (2, "first", b"\x01")):
+        link.execute(
+            "insert into projection_a.turns (session_no, turn_no, digest, turn_key, order_key) values (%s, %s, 'd', %s, %s)",
+            (number, turn_no, key, place),
+        )
+        link.execute(
+            'insert into projection_a.findings (session_no, turn_no, source, "check", severity, count, rows)'
+            " values (%s, %s, 'fold', 'null_model', 'warning', 1, %s)",
+            (number, turn_no, Jsonb([{"turn_key": key}])),
+        )
+    (found,) = rows(link, "select * from turnledger.findings")
+    assert found["rows"] == [{"turn_key": "first"}, {"turn_key": "second"}]
+
+
 def test_the_same_session_id_of_two_tenants_stays_apart(link: psycopg.Connection[Any]) -> None:
     for tenant, name in (("x", "one"), ("y", "two")):
         link.execute(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -35,6 +35,13 @@ class Settings(BaseSettings):
     """Streams whose bodies leave a publisher (contract 14), with commas between them; ``*`` is all. None, unless said."""
     body_limit_bytes: int = 64 * 1024
     """Greatest part of one body that leaves a publisher."""
+
+    spool_bytes: int = 256 * 1024 * 1024
+    """Bytes of events that a publisher's spool holds for sinks that are away (docs/harness.md)."""
+    spool_age_seconds: float = 7 * 24 * 3600.0
+    """Seconds that an event waits in a spool before it is dropped and declared lost."""
+    spool_on_full: Literal["drop", "raise"] = "drop"
+    """What ``emit`` does with an event that a spool has no room for: drop it and declare its number lost, or raise."""
 
     def __init__(self, **given: Any) -> None:
         """Raises :class:`TurnledgerError` for a variable that cannot be read, without its value: that may be a secret."""

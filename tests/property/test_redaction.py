@@ -21,7 +21,7 @@ from turnledger.contract.redact import Redactor
 from turnledger.contract.shapes import hide, hide_bytes, suspicious
 from turnledger.errors import TurnledgerError
 from turnledger.fold.document import document
-from turnledger.harness.ledger import LedgerError, Numbering
+from turnledger.harness.numbering import LedgerError, Numbering
 from turnledger.pricing import packaged, price_call
 
 KEY = b"a key of the tests, 32 bytes long"

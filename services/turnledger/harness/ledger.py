@@ -1,141 +1,37 @@
 """Owns the publisher that runs inside a harness: it numbers events before anything else and sends them at least once.
 
-What it does not have yet is a durable spool: events that the broker has not confirmed live in this process's memory and die with it. The hole
-that they leave is seen (numbers are never reused), but not declared as ``stream.lost``.
+With a spool, an event is on disk before ``emit`` returns, and a thread sends it. Without one, events that the broker has not confirmed live in this
+process's memory and die with it: the hole that they leave is seen (numbers are never reused), but not declared as ``stream.lost``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import secrets
+import os
 import threading
-import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from turnledger.contract.reader import Rejected, read
-from turnledger.contract.redact import BODY, BODY_LIMIT, Redactor
-from turnledger.errors import TurnledgerError
-from turnledger.harness.facts import cut
-from turnledger.harness.kafka import Sink, key_of, producing, send
-from turnledger.settings import LEAST_KEY, Settings
+from turnledger.harness.kafka import Sink, producing, send
+from turnledger.harness.numbering import LedgerError, Numbering
+from turnledger.harness.outlets import FileSink, parse
+from turnledger.harness.sending import Spooled
+from turnledger.harness.spool import OnFull
 
 T = TypeVar("T")
 
 MOST_WAITING = 10_000
 """Events that may wait for the broker before ``emit`` waits too: at 1 KB each, 10 MB of memory."""
 FLUSH_SECONDS = 30.0
-RECORD_LIMIT = 1024 * 1024
-"""Greatest event in bytes (contract 15)."""
-
-
-class LedgerError(TurnledgerError):
-    """An event that the ledger would not take, or that could not be delivered."""
-
-
-class Numbering:
-    """Makes envelopes of one stream and gives each the next number. No I/O; not safe for threads by itself."""
-
-    def __init__(
-        self,
-        session_id: str,
-        *,
-        tenant: str = "default",
-        producer: str = "harness",
-        stream: str = "ledger",
-        epoch: int | None = None,
-        kind: str = "live",
-        run_id: str | None = None,
-        bodies: bool = False,
-        body_bytes: int = BODY_LIMIT,
-        redaction_key: str | bytes | None = None,
-    ) -> None:
-        self._redactor = Redactor(
-            slot_key=_slot_key(redaction_key), bodies=bodies, body_limit=body_bytes if bodies else None
-        )
-        self.epoch = time.time_ns() // 1000 if epoch is None else epoch
-        self.next_seq = 0
-        fixed: dict[str, Any] = {
-            "schema_version": 1,
-            "tenant": tenant,
-            "session_id": session_id,
-            "producer": producer,
-            "epoch": self.epoch,
-            "stream": stream,
-            "kind": kind,
-        }
-        if run_id is not None:
-            fixed["run_id"] = run_id
-        self._fixed = fixed
-        # A bad session id is said here, not at the first event.
-        first = orjson.loads(self._encode({"seq": 0, "type": "session.started"}))
-        self.key = key_of(first["tenant"], first["session_id"])
-
-    def event(
-        self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
-    ) -> tuple[int, bytes]:
-        """(number, record). The number is spent only when the event is one that the ledger accepts."""
-        fields = {name: value for name, value in correlation.items() if value is not None}
-        fields.setdefault("occurred_at", datetime.now(UTC).isoformat(timespec="microseconds"))
-        seq = self.next_seq
-        record = self._encode({"seq": seq, "type": type, **fields, "payload": dict(payload or {})})
-        self.next_seq = seq + 1
-        return seq, record
-
-    def _encode(self, fields: dict[str, Any]) -> bytes:
-        try:
-            # Redacted before anything is cut, so that no half of a secret is left.
-            whole = self._redactor.clean({**self._fixed, **fields})
-            payload = whole.get("payload") or {}
-            record = orjson.dumps(
-                {**whole, "payload": payload if whole["type"] == BODY else _cut_texts(payload)}
-            )
-        except (orjson.JSONEncodeError, TypeError) as error:
-            raise LedgerError(
-                f"the event {fields.get('type')!r} is not JSON ({error}): give texts, numbers, booleans, lists and objects"
-            ) from None
-        answer = read(record, limit=RECORD_LIMIT)
-        if isinstance(answer, Rejected):
-            place = f" in {answer.field}" if answer.field else ""
-            raise LedgerError(
-                f"the ledger would refuse the event {fields.get('type')!r}: {answer.reason}{place} ({answer.detail}); correct it and emit again"
-            )
-        return record
-
-
-def _cut_texts(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Long texts are cut, with their full size and the word ``truncated`` (contract 6). Bodies are off by default (contract 14)."""
-    result = dict(payload)
-    for name, value in payload.items():
-        if isinstance(value, str) and len(value) > 16 * 1024:
-            result[name], size = cut(value)
-            if size is not None:
-                result[f"{name}_bytes"], result["truncated"] = size, True
-    return result
-
-
-@cache
-def _key_of_process() -> bytes:
-    """Where nobody gives a key: one that ends with the process. Slot values of all its streams compare, with no other process's."""
-    return secrets.token_bytes(32)
-
-
-def _slot_key(given: str | bytes | None) -> bytes:
-    if given is None:
-        return Settings().slot_key() or _key_of_process()
-    key = given.encode() if isinstance(given, str) else given
-    if len(key) < LEAST_KEY:
-        raise LedgerError(f"redaction_key has {len(key)} bytes: give at least {LEAST_KEY}")
-    return key
+CLOSE_SECONDS = 5.0
+"""How long ``close`` sends what is in a spool: the rest stays there, so nobody needs to wait."""
 
 
 class Delivery:
@@ -222,17 +118,44 @@ class Delivery:
 class AsyncLedger:
     """Publishes the events of one stream of a session, from async code (contract 2, design 7).
 
-    ``sink``: ``kafka://host:port[/topic]``. ``epoch``: the start time in µs unless given, so that a restarted harness never reuses a number;
+    ``sink``: ``kafka://host:port[/topic]``; with a spool also ``file:PATH`` (NDJSON, appended), or several sinks, of which each gets everything.
+    ``spool``: path of an SQLite file of this ledger alone. An event is in it before ``emit`` returns, and goes when every sink has it, from this process
+    or the next with the same spool, which continues the numbers. ``spool_bytes`` ``spool_age_seconds`` ``on_full`` (``"drop"`` or ``"raise"``) bound it;
+    where absent the settings do. What is dropped is declared by ``stream.lost``. Without a spool, what is unconfirmed when the process dies is lost,
+    and shows as a gap.
+
+    ``epoch``: unless given, the one that the spool continues, else the start time in µs, so that a restarted harness never reuses a number;
     a harness that continues its own count gives its epoch and numbers on. ``bodies``: whether this stream sends the data of ``body.recorded``, up to
     ``body_bytes`` each. ``redaction_key``: key of the digests that stand for slot values; else that of the settings, else one of this process.
     Events are numbered before they are sent, in the order of ``emit``.
-    Without a durable spool (see the module): what is unconfirmed when the process dies is lost, and shows as a gap.
     """
 
-    def __init__(self, *, session_id: str, sink: str, **stream: Any) -> None:
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        sink: str | Sequence[str],
+        spool: str | os.PathLike[str] | None = None,
+        spool_bytes: int | None = None,
+        spool_age_seconds: float | None = None,
+        on_full: OnFull | None = None,
+        **stream: Any,
+    ) -> None:
         self._numbering = Numbering(session_id, **stream)
         self._room = asyncio.Semaphore(MOST_WAITING)
-        self._delivery = Delivery(Sink.parse(sink), self._numbering.key, self._room.release)
+        self._delivery: Delivery | None = None
+        self._spooled: Spooled | None = None
+        if spool is None:
+            self._delivery = Delivery(
+                _alone(sink, (spool_bytes, spool_age_seconds, on_full)),
+                self._numbering.key,
+                self._room.release,
+            )
+        else:
+            self._spooled = Spooled(
+                self._numbering, sink, spool, epoch=stream.get("epoch"),
+                spool_bytes=spool_bytes, spool_age_seconds=spool_age_seconds, on_full=on_full,
+            )  # fmt: skip
 
     @property
     def epoch(self) -> int:
@@ -240,16 +163,23 @@ class AsyncLedger:
         return self._numbering.epoch
 
     async def start(self) -> Self:
-        """Connect to the broker; ``async with`` does it by itself."""
-        await self._delivery.start()
+        """Connect to the broker, or begin to send from the spool, which waits for no sink; ``async with`` does it by itself."""
+        if self._delivery is not None:
+            await self._delivery.start()
+        if self._spooled is not None:
+            self._spooled.start()
         return self
 
     async def emit(self, type: str, payload: Mapping[str, Any] | None = None, **correlation: Any) -> int:
-        """Number an event and hand it on; its number. Waits only while 10,000 events wait for the broker.
+        """Number an event and hand it on; its number. Waits for the write into the spool; without one, only while 10,000 events wait for the broker.
 
         ``correlation``: ``turn_id`` ``model_call_id`` ``tool_call_id`` ``trace_id`` ``event_id`` ``turn_index`` ``parent_session_id``
-        ``origin`` ``provenance`` ``occurred_at`` (now, unless given). Raises :class:`LedgerError` for what the ledger would refuse; no number is spent then.
+        ``origin`` ``provenance`` ``occurred_at`` (now, unless given). Raises :class:`LedgerError` for what the ledger would refuse,
+        :class:`~turnledger.harness.spool.SpoolFull` with ``on_full="raise"``; no number is spent then.
         """
+        if self._spooled is not None:
+            return self._spooled.emit(type, payload, correlation)
+        assert self._delivery is not None
         await self._room.acquire()
         try:
             seq, record = self._numbering.event(type, payload, correlation)
@@ -260,12 +190,18 @@ class AsyncLedger:
         return seq
 
     async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Return when the broker has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
-        await self._delivery.flush(seconds)
+        """Return when every sink has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
+        if self._spooled is not None:
+            await asyncio.to_thread(self._spooled.flush, seconds)
+        elif self._delivery is not None:
+            await self._delivery.flush(seconds)
 
-    async def close(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Flush and disconnect."""
-        await self._delivery.stop(seconds)
+    async def close(self, seconds: float | None = None) -> None:
+        """Flush and disconnect, within 30 s. With a spool within 5 s, and what was not sent stays there, which is no error."""
+        if self._spooled is not None:
+            await asyncio.to_thread(self._spooled.close, CLOSE_SECONDS if seconds is None else seconds)
+        elif self._delivery is not None:
+            await self._delivery.stop(FLUSH_SECONDS if seconds is None else seconds)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -279,22 +215,35 @@ class AsyncLedger:
 class Ledger:
     """:class:`AsyncLedger` for code without an event loop, and for many threads: one number sequence, one background thread.
 
-    ``with Ledger(session_id="s", sink="kafka://localhost:9092") as ledger: ledger.emit("turn.started", turn_id="t1")``
+    ``with Ledger(session_id="s", sink="kafka://localhost:9092", spool="s.spool") as ledger: ledger.emit("turn.started", turn_id="t1")``
     """
 
-    def __init__(self, *, session_id: str, sink: str, **stream: Any) -> None:
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        sink: str | Sequence[str],
+        spool: str | os.PathLike[str] | None = None,
+        spool_bytes: int | None = None,
+        spool_age_seconds: float | None = None,
+        on_full: OnFull | None = None,
+        **stream: Any,
+    ) -> None:
         self._numbering = Numbering(session_id, **stream)
         self._lock = threading.Lock()
-        self._room = threading.Semaphore(MOST_WAITING)
         self._closed = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="turnledger", daemon=True)
-        self._thread.start()
-        try:
-            self._delivery = self._run(self._connect(Sink.parse(sink)))
-        except BaseException:
-            self._end_loop()
-            raise
+        self._spooled: Spooled | None = None
+        self._direct: _Direct | None = None
+        if spool is None:
+            self._direct = _Direct(
+                _alone(sink, (spool_bytes, spool_age_seconds, on_full)), self._numbering.key
+            )
+        else:
+            self._spooled = Spooled(
+                self._numbering, sink, spool, epoch=stream.get("epoch"),
+                spool_bytes=spool_bytes, spool_age_seconds=spool_age_seconds, on_full=on_full,
+            )  # fmt: skip
+            self._spooled.start()
         atexit.register(self._close_at_exit)
 
     @property
@@ -304,35 +253,41 @@ class Ledger:
 
     def emit(self, type: str, payload: Mapping[str, Any] | None = None, **correlation: Any) -> int:
         """Number an event and hand it on; its number. See :meth:`AsyncLedger.emit`."""
-        self._room.acquire()
+        if self._spooled is not None:
+            return self._spooled.emit(type, payload, correlation)
+        assert self._direct is not None
+        self._direct.room.acquire()
         try:
             with self._lock:  # numbering and handing on are one step: the topic's order is the numbers'
                 if self._closed:
                     raise LedgerError("this Ledger is closed: open a new one, which gets a new epoch")
                 seq, record = self._numbering.event(type, payload, correlation)
-                self._loop.call_soon_threadsafe(self._delivery.submit, seq, record)
+                self._direct.submit(seq, record)
         except BaseException:
-            self._room.release()
+            self._direct.room.release()
             raise
         return seq
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Return when the broker has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
+        """Return when every sink has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
         if self._closed:
             raise LedgerError("this Ledger is closed: everything that could be sent was sent by close()")
-        self._run(self._delivery.flush(seconds))
+        if self._spooled is not None:
+            self._spooled.flush(seconds)
+        elif self._direct is not None:
+            self._direct.flush(seconds)
 
-    def close(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Flush, disconnect, end the thread. A second call does nothing."""
+    def close(self, seconds: float | None = None) -> None:
+        """Flush, disconnect, end the thread, as :meth:`AsyncLedger.close`. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         atexit.unregister(self._close_at_exit)
-        try:
-            self._run(self._delivery.stop(seconds))
-        finally:
-            self._end_loop()
+        if self._spooled is not None:
+            self._spooled.close(CLOSE_SECONDS if seconds is None else seconds)
+        elif self._direct is not None:
+            self._direct.close(FLUSH_SECONDS if seconds is None else seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -342,8 +297,41 @@ class Ledger:
     ) -> None:
         self.close()
 
-    async def _connect(self, sink: Sink) -> Delivery:
-        delivery = Delivery(sink, self._numbering.key, self._room.release)
+    def _close_at_exit(self) -> None:
+        self.close()
+
+
+class _Direct:
+    """A delivery without a spool, in a thread with a loop of its own."""
+
+    def __init__(self, sink: Sink, key: bytes) -> None:
+        self.room = threading.Semaphore(MOST_WAITING)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="turnledger", daemon=True)
+        self._thread.start()
+        try:
+            self._delivery = self._run(self._connect(sink, key))
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def submit(self, seq: int, record: bytes) -> None:
+        """Take a record over; never waits."""
+        self._loop.call_soon_threadsafe(self._delivery.submit, seq, record)
+
+    def flush(self, seconds: float) -> None:
+        """See :meth:`Delivery.flush`."""
+        self._run(self._delivery.flush(seconds))
+
+    def close(self, seconds: float) -> None:
+        """Flush, disconnect, end the thread."""
+        try:
+            self._run(self._delivery.stop(seconds))
+        finally:
+            self._end_loop()
+
+    async def _connect(self, sink: Sink, key: bytes) -> Delivery:
+        delivery = Delivery(sink, key, self.room.release)
         await delivery.start()
         return delivery
 
@@ -355,5 +343,15 @@ class Ledger:
         self._thread.join()
         self._loop.close()
 
-    def _close_at_exit(self) -> None:
-        self.close()
+
+def _alone(sink: str | Sequence[str], bounds: tuple[object, ...]) -> Sink:
+    """The one broker of a ledger without a spool."""
+    texts = (sink,) if isinstance(sink, str) else tuple(sink)
+    parsed = parse(texts[0]) if len(texts) == 1 else None
+    if parsed is None or isinstance(parsed, FileSink):
+        raise LedgerError(
+            f"the sink {', '.join(texts)!r} needs a spool: give spool='…' with the path of an SQLite file"
+        )
+    if any(each is not None for each in bounds):
+        raise LedgerError("spool_bytes, spool_age_seconds and on_full bound a spool: give spool='…' too")
+    return parsed

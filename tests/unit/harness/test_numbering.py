@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from turnledger.harness.ledger import LedgerError, Numbering
+from turnledger.harness.numbering import LedgerError, Numbering
 from turnledger.harness.publishing import record_key
 
 

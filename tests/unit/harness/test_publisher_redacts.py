@@ -12,7 +12,7 @@ import pytest
 from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.harness.facts import cut, put_text, put_value
-from turnledger.harness.ledger import LedgerError, Numbering
+from turnledger.harness.numbering import LedgerError, Numbering
 from turnledger.ingest.logs import without_secrets
 from turnledger.settings import Settings
 

@@ -1,0 +1,501 @@
+"""Owns the durable spool of a publisher: one SQLite file in which an event gets its number and its place in one transaction.
+
+Nothing here sends, and nothing here waits but for the disk. One process has a spool at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from turnledger.harness.kafka import key_of
+from turnledger.harness.numbering import LedgerError
+from turnledger.harness.outlets import Row
+
+OnFull = Literal["drop", "raise"]
+ROWS = 500
+"""Rows of one batch: what comes again after a crash, and what one sync is shared by."""
+BATCH_BYTES = 200_000
+"""Bytes of one batch, but for its first row: below the 256 KB that leave for Kafka at once."""
+ROOM_AGAIN = 0.9
+"""Part of the bound below which a full spool takes events again: each time it is full costs one declaration, not each event."""
+AGED_AT_ONCE = 5_000
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+WAL_LIMIT = 64 * 1024 * 1024
+"""Above this length of the WAL, ``emit`` waits for one checkpoint: under a load without a pause it would grow for ever."""
+APPLICATION_ID = 0x746C7370
+SCHEMA = """
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL, session_id TEXT NOT NULL, producer TEXT NOT NULL, stream TEXT NOT NULL, epoch INTEGER NOT NULL,
+    envelope BLOB NOT NULL,
+    next_seq INTEGER NOT NULL,
+    lost_from INTEGER, lost_to INTEGER,
+    UNIQUE (tenant, session_id, producer, stream, epoch)
+);
+CREATE TABLE events (
+    position INTEGER PRIMARY KEY,
+    stream_id INTEGER NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, declares INTEGER NOT NULL, record BLOB NOT NULL
+);
+CREATE TABLE cursors (sink TEXT PRIMARY KEY, position INTEGER NOT NULL, offset INTEGER);
+"""
+SPENT_AT, SPENT_BYTES = 64, 64
+"""Where the lock file keeps what a full disk has no other place for."""
+
+
+class SpoolFull(LedgerError):
+    """There is no room for the event in the spool, or on its disk. No number was spent."""
+
+
+class SpoolHeld(LedgerError):
+    """Another process, or another ``Ledger`` of this one, has the spool."""
+
+
+class SpoolBroken(LedgerError):
+    """The spool's file cannot be read or written."""
+
+
+class Cursor(NamedTuple):
+    """How far a sink has confirmed: a position, and the sink's own offset there."""
+
+    position: int
+    offset: int | None
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where one stream of the spool stands. ``lost_from`` to ``lost_to``: numbers that were spent on what was dropped, not declared yet."""
+
+    id: int
+    envelope: Mapping[str, Any]
+    key: bytes
+    next_seq: int
+    lost_from: int | None
+    lost_to: int | None
+
+    def lose(self, numbers: int = 1) -> int:
+        """Spend the next numbers on what is dropped; the last of them."""
+        if self.lost_from is None:
+            self.lost_from = self.next_seq
+        self.next_seq += numbers
+        self.lost_to = self.next_seq - 1
+        return self.lost_to
+
+
+class Spool:
+    """Safe for threads. ``bytes_limit`` bounds the sum of the records; the file is somewhat longer, and does not shrink below what it once held."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, sinks: Iterable[str], bytes_limit: int, on_full: OnFull
+    ) -> None:
+        self.path = Path(path)
+        self._limit, self._on_full, self._sinks = bytes_limit, on_full, tuple(sinks)
+        self._lock = threading.Lock()
+        self.confirmed = threading.Condition(self._lock)
+        self._owner = os.getpid()
+        self._closed = False
+        self._full = False
+        self._held = self._hold()
+        try:
+            with self._broken():
+                self._open()
+        except BaseException:
+            self._release()
+            raise
+
+    # -- opening and closing
+
+    def _hold(self) -> int:
+        lock = self.path.with_name(self.path.name + ".lock")
+        try:
+            file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SpoolBroken(
+                f"the spool {self.path} cannot be opened ({error.strerror}): make its folder, or give another path"
+            ) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(file, SPENT_AT, 0).strip(b" \n\0").decode("ascii", "replace")
+            os.close(file)
+            raise SpoolHeld(
+                f"the spool {self.path} is in use by process {owner or '(unknown)'}: end that one, or give this Ledger a spool of its own"
+            ) from None
+        if os.fstat(file).st_size < SPENT_AT + SPENT_BYTES:
+            os.pwrite(file, b" " * (SPENT_AT + SPENT_BYTES), 0)
+        os.pwrite(file, b"%-*d" % (SPENT_AT, os.getpid()), 0)
+        return file
+
+    def _release(self) -> None:
+        os.close(self._held)
+
+    def _open(self) -> None:
+        self._db = self._connect()
+        self._maintenance = self._connect()
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if application != APPLICATION_ID and tables:
+            raise SpoolBroken(f"{self.path} is a database of something else: give the spool another path")
+        if not tables:
+            self._db.executescript(
+                f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; COMMIT;"
+            )
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version != 1:
+            raise SpoolBroken(
+                f"{self.path} is a spool of version {version}, this turnledger knows 1: empty it with the one that wrote it"
+            )
+        self._bytes, last = self._db.execute(
+            "SELECT coalesce(sum(length(record)), 0), coalesce(max(position), 0) FROM events"
+        ).fetchone()
+        cursors = {
+            sink: Cursor(position, offset)
+            for sink, position, offset in self._db.execute("SELECT sink, position, offset FROM cursors")
+        }
+        self._last: int = max(last, *(cursor.position for cursor in cursors.values()), 0, 0)
+        self._cursors = {sink: cursors.get(sink, Cursor(0, None)) for sink in self._sinks}
+        self._sending = dict.fromkeys(self._sinks, 0)
+        self._streams = {row[0]: _standing(*row) for row in self._db.execute(
+            "SELECT id, envelope, next_seq, lost_from, lost_to FROM streams"
+        )}  # fmt: skip
+        self._recall()
+
+    def _connect(self) -> sqlite3.Connection:
+        # Numbers must survive this process, so a commit need not wait for the disk: `sync` does, before anything leaves.
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        return db
+
+    def close(self) -> None:
+        """Let go of the file; what is in it stays. A second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                with self._broken():
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                self._maintenance.close()
+                self._db.close()
+                self._release()
+                self.confirmed.notify_all()
+
+    def _recall(self) -> None:
+        """Numbers that were spent while the disk was full, and that only the lock file knows."""
+        said = os.pread(self._held, SPENT_BYTES, SPENT_AT).split()
+        if len(said) != 2:
+            return
+        stream, spent = self._streams.get(int(said[0])), int(said[1])
+        if stream is not None and spent > stream.next_seq:
+            stream.lose(spent - stream.next_seq)
+            with self._transaction(stream):
+                self._keep(stream)
+
+    # -- the harness's side
+
+    def stream(self, envelope: Mapping[str, Any], *, epoch: int | None) -> Standing:
+        """Where the stream of an envelope stands: continued (the greatest epoch known here, unless one is given), or begun with the envelope's own epoch."""
+        name = tuple(envelope[part] for part in ("tenant", "session_id", "producer", "stream"))
+        with self._lock, self._broken():
+            known = [
+                stream
+                for stream in self._streams.values()
+                if tuple(stream.envelope[part] for part in ("tenant", "session_id", "producer", "stream"))
+                == name
+                and epoch in (None, stream.envelope["epoch"])
+            ]
+            if known:
+                stream = max(known, key=lambda each: each.envelope["epoch"])
+                stream.envelope = {**envelope, "epoch": stream.envelope["epoch"]}
+                with self._transaction(stream):
+                    self._db.execute(
+                        "UPDATE streams SET envelope = ? WHERE id = ?",
+                        (orjson.dumps(stream.envelope), stream.id),
+                    )
+                    self._settle(stream)
+                return stream
+            with self._transaction():
+                made = self._db.execute(
+                    "INSERT INTO streams (tenant, session_id, producer, stream, epoch, envelope, next_seq) VALUES (?, ?, ?, ?, ?, ?, 0)",
+                    (*name, envelope["epoch"], orjson.dumps(envelope)),
+                ).lastrowid
+            assert made is not None
+            stream = self._streams[made] = _standing(made, orjson.dumps(envelope), 0, None, None)
+            return stream
+
+    def append(self, stream: Standing, record_of: Callable[[int], bytes]) -> tuple[int, int]:
+        """Number an event and store it: (number, position), both from one transaction. ``record_of`` gives the record of a number.
+
+        What does not fit is dropped with its number (position 0), or refused with :class:`SpoolFull`, as the spool was told.
+        """
+        with self._lock:
+            self._mine()
+            if self._full and self._bytes <= self._limit * ROOM_AGAIN:
+                self._full = False
+            declares = stream.lost_from is not None and not self._full
+            seq = stream.next_seq + declares
+            record = record_of(seq)
+            if self._full or self._bytes + len(record) > self._limit:
+                if self._on_full == "raise":
+                    raise SpoolFull(
+                        f"the spool {self.path} holds {self._bytes} bytes that no sink has confirmed, its bound is {self._limit}: "
+                        "start the sink, raise spool_bytes, or let it drop with on_full='drop'"
+                    )
+                self._full = True
+                return self._drop(stream), 0
+            try:
+                with self._broken(), self._transaction(stream):
+                    self._settle(stream)
+                    self._store(stream, seq, record, declares=False)
+                    stream.next_seq = seq + 1
+                    self._keep(stream)
+            except SpoolFull:
+                if self._on_full == "raise":
+                    raise
+                return self._drop(stream), 0
+            return seq, self._last
+
+    def _drop(self, stream: Standing) -> int:
+        """Spend the next number on nothing. The caller holds the lock."""
+        seq = stream.lose()
+        try:
+            with self._broken(), self._transaction(stream):
+                self._keep(stream)
+        except SpoolFull:
+            # A place that the disk gave long ago: overwriting it needs no room.
+            os.pwrite(self._held, b"%-*s" % (SPENT_BYTES, b"%d %d" % (stream.id, stream.next_seq)), SPENT_AT)
+        return seq
+
+    def declare(self) -> None:
+        """Declare what was dropped, of all streams, whether or not there is room for more. Raises :class:`SpoolFull` when the disk has none."""
+        with self._lock:
+            self._mine()
+            for stream in self._streams.values():
+                if stream.lost_from is not None:
+                    with self._broken(), self._transaction(stream):
+                        self._settle(stream)
+
+    # -- the sender's side
+
+    def batch(self, sink: str) -> tuple[list[Row], Cursor]:
+        """The next rows of a sink in their order, and its cursor. They are not dropped for their age until :meth:`confirm` or :meth:`leave`."""
+        with self._lock, self._broken():
+            cursor, size = self._cursors[sink], 0
+            rows: list[Row] = []
+            for position, stream, seq, record in self._db.execute(
+                "SELECT position, stream_id, seq, record FROM events WHERE position > ? ORDER BY position LIMIT ?",
+                (cursor.position, ROWS),
+            ):
+                size += len(record)
+                if rows and size > BATCH_BYTES:
+                    break
+                rows.append(Row(position, stream, seq, self._streams[stream].key, record))
+            self._sending[sink] = rows[-1].position if rows else 0
+            return rows, cursor
+
+    def sync(self) -> None:
+        """Have the disk hold everything appended so far: a number that left must not be given again after a power cut. Blocks nobody else."""
+        with self._broken():
+            wal = os.open(f"{self.path}-wal", os.O_RDONLY)
+            try:
+                os.fsync(wal)
+            finally:
+                os.close(wal)
+
+    def begin(self, sink: str, offset: int) -> None:
+        """Keep the offset that a sink's first rows begin at, before they are sent."""
+        with self._lock, self._broken():
+            self._move(sink, Cursor(self._cursors[sink].position, offset))
+
+    def confirm(self, sink: str, position: int, offset: int | None) -> None:
+        """The sink has everything up to ``position``; what all sinks have goes."""
+        with self._lock, self._broken():
+            self._sending[sink] = 0
+            self._move(sink, Cursor(position, offset))
+            self.confirmed.notify_all()
+
+    def _move(self, sink: str, cursor: Cursor) -> None:
+        known = {**self._cursors, sink: cursor}
+        done = min(each.position for each in known.values())
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO cursors VALUES (?, ?, ?) ON CONFLICT (sink) DO UPDATE SET position = excluded.position, offset = excluded.offset",
+                (sink, *cursor),
+            )
+            (freed,) = self._db.execute(
+                "SELECT coalesce(sum(length(record)), 0) FROM events WHERE position <= ?", (done,)
+            ).fetchone()
+            self._db.execute("DELETE FROM events WHERE position <= ?", (done,))
+        self._cursors = known
+        self._bytes -= freed
+
+    def leave(self, sink: str) -> None:
+        """The rows of :meth:`batch` are not on their way any more."""
+        with self._lock:
+            self._sending[sink] = 0
+
+    def expire(self, seconds: float) -> int:
+        """Drop what waits for longer, declared at once; how many events that were. Never a declaration, nor what is on its way."""
+        with self._lock, self._broken():
+            old = self._db.execute(
+                "SELECT position, stream_id, seq, length(record) FROM events WHERE position > ? AND at < ? AND NOT declares ORDER BY position LIMIT ?",
+                (max(self._sending.values()), time.time() - seconds, AGED_AT_ONCE),
+            ).fetchall()
+            if not old:
+                return 0
+            with self._transaction(*self._streams.values()):
+                self._db.executemany("DELETE FROM events WHERE position = ?", [(row[0],) for row in old])
+                self._bytes -= sum(row[3] for row in old)
+                for number in sorted({row[1] for row in old}):
+                    stream = self._streams[number]
+                    self._settle(stream)
+                    for first, last in _ranges(row[2] for row in old if row[1] == number):
+                        self._declare(stream, first, last, "spool_age")
+                    self._keep(stream)
+            return len(old)
+
+    def checkpoint(self) -> None:
+        """Take the WAL back into the file; called now and then, outside of ``emit``."""
+        with self._broken():
+            size = os.stat(f"{self.path}-wal").st_size
+            if size > WAL_LIMIT:
+                with self._lock:
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            elif size > CHECKPOINT_BYTES:
+                self._maintenance.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    # -- what anybody may ask
+
+    @property
+    def last(self) -> int:
+        """The position of the newest row."""
+        with self._lock:
+            return self._last
+
+    def behind(self, position: int) -> dict[str, int]:
+        """Sinks that have not confirmed ``position``, each with where it stands. The caller holds ``confirmed``."""
+        return {sink: each.position for sink, each in self._cursors.items() if each.position < position}
+
+    def waiting(self) -> tuple[int, int]:
+        """Events in the spool, and their bytes."""
+        with self._lock, self._broken():
+            (count,) = self._db.execute("SELECT count(*) FROM events").fetchone()
+            return count, self._bytes
+
+    # -- steps of a transaction; the caller holds the lock
+
+    def _settle(self, stream: Standing) -> None:
+        """Declare what the stream has dropped, as its next number."""
+        if stream.lost_from is not None and stream.lost_to is not None:
+            first, last = stream.lost_from, stream.lost_to
+            stream.lost_from = stream.lost_to = None
+            self._declare(stream, first, last, "spool_full")
+            self._keep(stream)
+
+    def _declare(self, stream: Standing, first: int, last: int, reason: str) -> None:
+        seq = stream.next_seq
+        stream.next_seq = seq + 1
+        record = orjson.dumps(
+            {
+                **stream.envelope,
+                "seq": seq,
+                "type": "stream.lost",
+                "occurred_at": datetime.now(UTC).isoformat(timespec="microseconds"),
+                "payload": {"from_seq": first, "to_seq": last, "reason": reason},
+            }
+        )
+        self._store(stream, seq, record, declares=True)
+
+    def _store(self, stream: Standing, seq: int, record: bytes, *, declares: bool) -> None:
+        self._db.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)",
+            (self._last + 1, stream.id, seq, time.time(), declares, record),
+        )
+        self._last += 1
+        self._bytes += len(record)
+
+    def _keep(self, stream: Standing) -> None:
+        self._db.execute(
+            "UPDATE streams SET next_seq = ?, lost_from = ?, lost_to = ? WHERE id = ?",
+            (stream.next_seq, stream.lost_from, stream.lost_to, stream.id),
+        )
+
+    @contextmanager
+    def _transaction(self, *streams: Standing) -> Iterator[None]:
+        """Everything, or nothing: also of what memory says about the streams."""
+        last, size = self._last, self._bytes
+        stood = [(each.next_seq, each.lost_from, each.lost_to) for each in streams]
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._last, self._bytes = last, size
+            for each, before in zip(streams, stood, strict=True):
+                each.next_seq, each.lost_from, each.lost_to = before
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _mine(self) -> None:
+        if self._closed:
+            raise LedgerError(
+                "this Ledger is closed: open a new one, which continues the numbers of its spool"
+            )
+        if os.getpid() != self._owner:
+            raise LedgerError(
+                f"the spool {self.path} was opened by process {self._owner}, and this is a fork of it: open a Ledger after the fork, with a spool of its own"
+            )
+
+    @contextmanager
+    def _broken(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise SpoolFull(
+                    f"the disk of the spool {self.path} is full: make room, or let the Ledger drop with on_full='drop'"
+                ) from None
+            raise SpoolBroken(
+                f"the spool {self.path} cannot be read or written ({error}): move it away to begin a new one with a new epoch; what it holds is lost then"
+            ) from None
+        except OSError as error:
+            raise SpoolBroken(
+                f"the spool {self.path} cannot be read or written ({error.strerror}): see to its disk"
+            ) from None
+
+
+def _standing(
+    id: int, envelope: bytes, next_seq: int, lost_from: int | None, lost_to: int | None
+) -> Standing:
+    fields: dict[str, Any] = orjson.loads(envelope)
+    return Standing(id, fields, key_of(fields["tenant"], fields["session_id"]), next_seq, lost_from, lost_to)
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Maximal runs of numbers, in their order."""
+    first = last = None
+    for number in sorted(numbers):
+        if last is None or first is None:
+            first = last = number
+        elif number == last + 1:
+            last = number
+        else:
+            yield first, last
+            first = last = number
+    if first is not None and last is not None:
+        yield first, last

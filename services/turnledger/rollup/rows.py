@@ -281,15 +281,17 @@ def remove(do: Statements, session_no: int) -> None:
 def _put_calls(do: Statements, loaded: Loaded, rollup: SessionRollup) -> set[str]:
     """Keys of the calls whose overlay moved.
 
-    One row a key, whatever was read: while a call moves from an open turn to one that ended, its row stands in both until the next flush of
-    ingest. A row that stands twice is replaced: one of the two alone would look unmoved.
+    A row that stands twice is replaced: one of the two alone would look unmoved.
     """
     before = {row["call_key"]: row for row in loaded.before["call_overlay"]}
     times = Counter(row["call_key"] for row in loaded.before["call_overlay"])
-    after = {row["call_key"]: row for row in rollup.calls}
     names = _names(columns.CALL_OVERLAY)
-    moved = [row for key, row in after.items() if times[key] > 1 or not _same(before.get(key), row, names)]
-    stale = before.keys() - after.keys()
+    moved = [
+        row
+        for row in rollup.calls
+        if times[row["call_key"]] > 1 or not _same(before.get(row["call_key"]), row, names)
+    ]
+    stale = before.keys() - {row["call_key"] for row in rollup.calls}
     stale |= {row["call_key"] for row in moved if row["call_key"] in before}
     if stale:
         do.run("delete_calls", session_no=loaded.session_no, keys=sorted(stale))
@@ -378,7 +380,7 @@ def _set(
     key: Sequence[str],
     rows: Sequence[Row],
 ) -> None:
-    """Replace a session's rows of a table, unless they are what they were. One row a key, as with calls."""
+    """Replace a session's rows of a table, unless they are what they were, each once."""
     before = loaded.before[table]
     old, new = _by(key, before), _by(key, rows)
     unique = len(old) == len(before)
@@ -386,7 +388,7 @@ def _set(
         return
     if before:
         do.run("delete", table, session_no=loaded.session_no)
-    _copy(do, table, encoder, [encoder.encode(loaded.session_no, row) for row in new.values()])
+    _copy(do, table, encoder, [encoder.encode(loaded.session_no, row) for row in rows])
 
 
 def _by(key: Sequence[str], rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:

@@ -208,8 +208,7 @@ class Folding(Settling):
     async def _changes(self, prepared: Prepared, folder: Folder, flush: bool, patient: bool) -> None:
         """Ask the fold what moved, and make its rows: what is finished at once, open turns with a flush."""
         wanted, waited = self._waited()
-        for key, entry in prepared.entries.items():
-            wanted[key] = entry
+        wanted.update(prepared.entries)
         if flush:
             for seat in self.seats.values():
                 if seat.projects:

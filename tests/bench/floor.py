@@ -115,7 +115,7 @@ async def run(bootstrap: str, topic: str, dsn: str, round_size: int, key: str) -
     typed = msgspec.defstruct("Typed", [("occurred_at", datetime | None, None)], bases=(Envelope,))
     decode = msgspec.json.Decoder(typed).decode
     with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute(DDL.format(key=KEYS[key]))  # type: ignore[arg-type]
+        conn.execute(DDL.format(key=KEYS[key]))  # type: ignore[arg-type]  # our own text
         consumer = AIOKafkaConsumer(
             topic,  # without a group: every partition is ours
             bootstrap_servers=bootstrap,

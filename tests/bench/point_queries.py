@@ -112,11 +112,11 @@ def fill(link: psycopg.Connection[Any], rows: int) -> None:
         made = (COMMON + ", " + values).format(sessions=SESSIONS, at=at)
         began = time.monotonic()
         link.execute(
-            f"insert into projection_a.{table} ({NAMES}, {names}) select {made} from generate_series(1::int8, {number}) n"  # type: ignore[arg-type]
+            f"insert into projection_a.{table} ({NAMES}, {names}) select {made} from generate_series(1::int8, {number}) n"  # type: ignore[arg-type]  # names of ours
         )
         say(f"{table}: {number:,} rows in {time.monotonic() - began:.0f} s")
     for table in (*(f"projection_a.{table}" for table in FILLED), "ledger.sessions", "ledger.streams"):
-        link.execute(f"vacuum (analyze) {table}")  # type: ignore[arg-type]
+        link.execute(f"vacuum (analyze) {table}")  # type: ignore[arg-type]  # names of ours
 
 
 def asked(link: psycopg.Connection[Any], question: str) -> tuple[float, list[str], int]:

@@ -70,7 +70,7 @@ def integral(value: Any) -> int | None:
     """
     kind = type(value)
     if kind is int:
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]  # its kind is int
     if kind is float:
         if not value.is_integer():
             return None

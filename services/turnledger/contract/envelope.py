@@ -102,7 +102,7 @@ def scalar_text(value: Any) -> str | None:
     """A scalar read as text: booleans as ``true`` and ``false``, numbers as their canonical text; None for what is no scalar."""
     kind = type(value)
     if kind is str:
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]  # its kind is str
     if kind is bool:
         return "true" if value else "false"
     if kind is float:

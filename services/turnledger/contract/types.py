@@ -182,7 +182,7 @@ def _wrong(payload: dict[str, Any], table: _Table, prefix: str) -> list[str]:
             continue
         if type(right) is dict:
             wrong += _wrong(value, right, f"{prefix}{name}.")
-        elif not right(value):  # type: ignore[operator]
+        elif not right(value):  # type: ignore[operator]  # what is no dict here is a check
             wrong.append(prefix + name)
     return wrong
 

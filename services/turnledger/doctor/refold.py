@@ -115,7 +115,7 @@ def projection_faults(
             table,
             named,
             (*listed, ("turn_no", "int4")),
-            lambda row, key=key: row[key],  # type: ignore[misc]
+            lambda row, key=key: row[key],  # type: ignore[misc]  # a lambda has no annotations
             computed,
             stored.of(table, number),
         )
@@ -158,7 +158,7 @@ def projection_faults(
             table,
             named,
             listed,
-            lambda row, beside=beside: (row["stream_no"], row["seq"], row[beside]),  # type: ignore[misc]
+            lambda row, beside=beside: (row["stream_no"], row["seq"], row[beside]),  # type: ignore[misc]  # a lambda has no annotations
             rows,
             stored.of(table, number),
         )

@@ -229,7 +229,7 @@ class Decider:
             elif stream.seen.add(seq):
                 if stream.first is None:
                     stream.first = stream.last = seq
-                elif seq > stream.last:  # type: ignore[operator]
+                elif seq > stream.last:  # type: ignore[operator]  # set together with first
                     stream.last = seq
                 elif seq < stream.first:
                     stream.first = seq

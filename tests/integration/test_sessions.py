@@ -15,7 +15,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.stack import databases, servers
 from tests.stack.commands import run
-from turnledger.doctor.sessions import NoSuchSession, find_session, list_sessions, show_session
+from turnledger.doctor.naming import NoSuchSession, WhichSession, find_session
+from turnledger.doctor.sessions import list_sessions, show_session
 
 FIGURES = {
     "turn_count": 2,
@@ -192,12 +193,57 @@ def test_a_session_without_sums_yet_is_shown_without_them(url: str) -> None:
 
 
 def test_an_id_of_several_tenants_asks_which(link: psycopg.Connection[Any]) -> None:
-    with pytest.raises(
-        NoSuchSession,
-        match=r"several tenants have a session 'alpha' \(default, other\): name one with --tenant",
-    ):
+    with pytest.raises(WhichSession) as told:
         find_session(link, "alpha")
+    assert str(told.value) == (
+        "which session is 'alpha': 'alpha' of tenant 'default', 'alpha' of tenant 'other'? "
+        "Name one as tenant/session_id, or its tenant with --tenant."
+    )
     assert find_session(link, "alpha", "other").tenant == "other"
+    assert find_session(link, "other/alpha").tenant == "other"
+
+
+def test_two_sessions_named_alike_with_different_providers_are_a_question_and_never_each_other(
+    url: str, link: psycopg.Connection[Any]
+) -> None:
+    for number, (session_id, model) in enumerate((("vm-1", "claude-sonnet-4-5"), ("vm-2", "gpt-4o"))):
+        _named(link, session_id, "nightly", model, f"2026-03-0{number + 1}T00:00:00Z")
+    with pytest.raises(WhichSession) as told:
+        find_session(link, "nightly")
+    assert str(told.value) == (
+        "which session is 'nightly': 'vm-2' of tenant 'default' (gpt-4o), 'vm-1' of tenant 'default' (claude-sonnet-4-5)? "
+        "2 sessions have that name: say one by its id."
+    )
+    assert find_session(link, "default/vm-1").session_id == "vm-1"
+    assert find_session(link, "vm-2").session_id == "vm-2"
+    link.rollback()
+
+
+def test_a_name_that_one_session_has_is_resolved_to_its_id(link: psycopg.Connection[Any]) -> None:
+    _named(link, "vm-3", "the/only one", "gpt-4o", "2026-03-01T00:00:00Z")
+    assert find_session(link, "the/only one").session_id == "vm-3"
+    assert find_session(link, "default/the/only one").session_id == "vm-3"
+    with pytest.raises(NoSuchSession):
+        find_session(link, "the/only one", "other")
+    link.rollback()
+
+
+def test_a_session_takes_no_id_of_another_by_calling_itself_so(link: psycopg.Connection[Any]) -> None:
+    _named(link, "vm-4", "beta", "gpt-4o", "2026-03-01T00:00:00Z")
+    assert find_session(link, "beta").session_id == "beta"
+    link.rollback()
+
+
+def _named(link: psycopg.Connection[Any], session_id: str, name: str, model: str, created: str) -> None:
+    number = session(link, session_id)
+    insert(
+        link,
+        "projection_a.session_facts",
+        session_no=number,
+        name=name,
+        models=f'["{model}"]',
+        created_at=created,
+    )
 
 
 def test_an_unknown_session_is_one_sentence_and_status_2(url: str) -> None:
@@ -212,7 +258,7 @@ def test_an_unknown_session_is_one_sentence_and_status_2(url: str) -> None:
 def test_json_is_one_object_and_nothing_else(url: str) -> None:
     listed = json.loads(command(url, "list", "--json").stdout)
     assert [row["session_id"] for row in listed["sessions"]][:2] == ["beta", "alpha"]
-    shown = json.loads(command(url, "show", "alpha", "--tenant", "default", "--json").stdout)
+    shown = json.loads(command(url, "show", "default/alpha", "--json").stdout)
     assert shown["session"]["output_tokens"] == 678
 
 

@@ -19,8 +19,9 @@ from tests.stack.topics import Record, Topic, create_topic, produce, run_apart
 from turnledger.doctor import resum
 from turnledger.doctor import verify as verifying
 from turnledger.doctor.faults import Report
+from turnledger.doctor.naming import NoSuchSession
 from turnledger.doctor.reread import reread
-from turnledger.doctor.scope import NotAScope, Scope, one_session, what_came_since
+from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.doctor.verify import verify_on
 from turnledger.pricing import packaged, price_call
 from turnledger.store.instants import load_as_microseconds
@@ -576,6 +577,18 @@ def test_all_faults_are_counted_and_the_first_are_shown(damaged: Callable[..., R
     assert report.faults["I1"][0].row["session_no"] == 900001
 
 
+def test_one_changed_fact_is_told_once_although_its_session_is_looked_at_twice(
+    damaged: Callable[..., Report],
+) -> None:
+    """What is wrong with the sums needs a second look; what the first look told of the rest is not told again."""
+    report = damaged(
+        "update projection_a.turns set status = 'failed' where turn_key = 't-1' and session_no = "
+        + SESSION.format("holed"),
+        "update projection_a.sessions set tool_errors = 7 where session_no = " + SESSION.format("holed"),
+    )
+    assert report.counts == {"I1": 0, "I2": 0, "I3": 0, "I4": 1, "I5": 1, "I7": 0}
+
+
 # --- a part of the ledger -----------------------------------------------------------------------------------------------------------
 
 
@@ -604,7 +617,7 @@ def test_a_session_id_of_two_tenants_is_a_question(written: str) -> None:
             "insert into ledger.sessions (tenant, session_id, home_topic, home_partition)"
             " values ('other', 'whole', 't', 0), ('default', 'a/b', 't', 0), ('default/a', 'b', 't', 0)"
         )
-        with pytest.raises(NotAScope) as told:
+        with pytest.raises(NoSuchSession) as told:
             one_session(link, "whole")
         assert str(told.value) == (
             "which session is 'whole': 'whole' of tenant 'default', 'whole' of tenant 'other'? "
@@ -612,11 +625,11 @@ def test_a_session_id_of_two_tenants_is_a_question(written: str) -> None:
         )
         found = one_session(link, "other/whole").session
         assert found is not None and (found.tenant, found.session_id) == ("other", "whole")
-        with pytest.raises(NotAScope, match="which session is 'default/a/b'"):
+        with pytest.raises(NoSuchSession, match="which session is 'default/a/b'"):
             one_session(link, "default/a/b")
         found = one_session(link, "default/a/b", "default").session
         assert found is not None and found.session_id == "a/b"
-        with pytest.raises(NotAScope, match="the ledger has no session 'nobody'"):
+        with pytest.raises(NoSuchSession, match="the ledger has no session 'nobody'"):
             one_session(link, "nobody")
         link.rollback()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from turnledger.devstack import Addresses, current, state_folder
+from typing import NoReturn
+
+from turnledger.devstack import Addresses, of_folder, state_folder
 from turnledger.errors import TurnledgerError
 from turnledger.settings import Settings
 
@@ -13,20 +15,31 @@ def addresses(settings: Settings | None = None) -> Addresses:
 
 
 def kafka_bootstrap(settings: Settings | None = None) -> str:
-    """``host:port[,host:port…]`` of the broker."""
-    return (settings or Settings()).kafka_bootstrap or _of_the_stack("KAFKA_BOOTSTRAP").kafka_bootstrap
+    """``host:port[,host:port…]`` of the broker. Needs no database to run."""
+    said = (settings or Settings()).kafka_bootstrap
+    if said:
+        return said
+    stack = of_folder(state_folder())
+    found = None if stack is None else stack.answering().kafka_bootstrap
+    return found or _away("the broker", "KAFKA_BOOTSTRAP", made=stack is not None)
 
 
 def database_url(settings: Settings | None = None) -> str:
-    """``postgresql://…`` of the database."""
-    return (settings or Settings()).database_url or _of_the_stack("DATABASE_URL").database_url
+    """``postgresql://…`` of the database. Needs no broker to run."""
+    said = (settings or Settings()).database_url
+    if said:
+        return said
+    stack = of_folder(state_folder())
+    found = None if stack is None else stack.answering().database_url
+    return found or _away("the database", "DATABASE_URL", made=stack is not None)
 
 
-def _of_the_stack(variable: str) -> Addresses:
-    found = current()
-    if found is None:
+def _away(what: str, variable: str, *, made: bool) -> NoReturn:
+    folder = state_folder()
+    if made:
         raise TurnledgerError(
-            f"TURNLEDGER_{variable} is not set and no stack runs in {state_folder()}: "
-            "set it, or start one with `turnledger dev up`"
+            f"{what} of the stack in {folder} does not run: start it again with `turnledger dev up`, or set TURNLEDGER_{variable}."
         )
-    return found
+    raise TurnledgerError(
+        f"TURNLEDGER_{variable} is not set and no stack was made in {folder}: set it, or start one with `turnledger dev up`."
+    )

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     import psycopg
 
     from turnledger.ingest.requeue import Became
+    from turnledger.store.dead import Chosen
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 By = Annotated[str | None, typer.Option(help="Who says so; you, unless said.")]
 Tenant = Annotated[str | None, typer.Option(help="Only letters of this tenant.")]
-Session = Annotated[str | None, typer.Option(help="Only letters that name this session.")]
+Session = Annotated[
+    str | None, typer.Option(help="Only letters of this session: its id, tenant/session_id, or its name.")
+]
 Reason = Annotated[str | None, typer.Option(help="Only letters of this reason.")]
 Topic = Annotated[str | None, typer.Option(help="Only letters of this topic.")]
 Partition = Annotated[int | None, typer.Option(min=0, help="Only letters of this partition.")]
@@ -70,6 +73,7 @@ def list_(
 
     chosen = Chosen(tenant, session, _reason(reason), topic, partition, _since(since), only_open)
     with _connection() as connection:
+        chosen = _meant(connection, chosen)
         found = dead.list_letters(connection, chosen, count=count)
     if as_json:
         _print_json(found)
@@ -159,6 +163,7 @@ def requeue(
     url = database_url(settings)
     require(url)
     with connect(url, "requeue", autocommit=True, lock_seconds=10) as connection:
+        chosen = _meant(connection, chosen)
         decider = Decider(
             settings.record_limit_bytes, settings.dead_letter_bytes, Redactor(slot_key=settings.slot_key())
         )
@@ -258,6 +263,18 @@ def resume(
         return
     for one in resumed:
         typer.echo(f"partition {one['partition']} of {name} goes on at {one['at_offset']}")
+
+
+def _meant(connection: psycopg.Connection[Any], chosen: Chosen) -> Chosen:
+    """The session as its id, however it was typed."""
+    from dataclasses import replace
+
+    from turnledger.doctor.naming import letters_of
+
+    if chosen.session is None:
+        return chosen
+    session, tenant = letters_of(connection, chosen.session, chosen.tenant)
+    return replace(chosen, session=session, tenant=tenant)
 
 
 def _reason(given: str | None) -> str | None:

@@ -18,7 +18,7 @@ def demo(
         list[Path] | None,
         typer.Argument(
             metavar="[FILE…]",
-            help="Session files of Claude Code or Codex to import instead.",
+            help="Session files of a harness that `turnledger harnesses` lists (Claude Code, Codex, Gemini CLI …) to import instead.",
             show_default=False,
         ),
     ] = None,

@@ -76,12 +76,28 @@ def status(
 
 def env(state: State = None) -> None:
     """Print the addresses for a shell: eval "$(turnledger dev env)"."""
-    from turnledger.devstack import current, state_folder
+    from turnledger.devstack import of_folder, state_folder
     from turnledger.errors import TurnledgerError
 
-    addresses = current(state)
+    folder = state_folder(state)
+    made = of_folder(folder)
+    if made is None:
+        raise TurnledgerError(f"no stack was made in {folder}: start one with `turnledger dev up`.")
+    answering = made.answering()
+    addresses = answering.both()
     if addresses is None:
-        raise TurnledgerError(f"no stack runs in {state_folder(state)}: start one with `turnledger dev up`")
+        away = [
+            what
+            for what, address in (
+                ("the broker", answering.kafka_bootstrap),
+                ("the database", answering.database_url),
+            )
+            if address is None
+        ]
+        verb = "does" if len(away) == 1 else "do"
+        raise TurnledgerError(
+            f"{' and '.join(away)} of the stack in {folder} {verb} not run: start again with `turnledger dev up`."
+        )
     for name, value in addresses.environment().items():
         print(f"export {name}={shlex.quote(value)}")
 

@@ -40,7 +40,9 @@ def list_(
 
 
 def show(
-    session_id: Annotated[str, typer.Argument(help="The session's id.")],
+    session_id: Annotated[
+        str, typer.Argument(metavar="SESSION", help="Its id, tenant/session_id, or its name.")
+    ],
     tenant: Tenant = None,
     as_json: Json = False,
 ) -> None:

@@ -17,7 +17,8 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     session: Annotated[
-        str | None, typer.Option(help="Only this session: tenant/session_id, or its id.", show_default=False)
+        str | None,
+        typer.Option(help="Only this session: its id, tenant/session_id, or its name.", show_default=False),
     ] = None,
     tenant: Annotated[
         str | None, typer.Option(help="With --session: of this tenant.", show_default=False)

@@ -97,7 +97,7 @@ def run_import(state: Path | None, topic: str, paths: Sequence[Path]) -> None:
     for path in paths:
         if not path.exists():
             raise TurnledgerError(
-                f'{path} does not exist: say FILES="path …" with session files of Claude Code or Codex, or folders of them'
+                f'{path} does not exist: say FILES="path …" with session files of a harness (`turnledger harnesses` lists them), or folders of them'
             )
     screen = Screen()
     world = set_up(screen, state, topic)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from turnledger.devstack.files import free_port, locked, write_whole
-from turnledger.devstack.stack import Addresses
+from turnledger.devstack.stack import Addresses, Answering
 from turnledger.errors import TurnledgerError
 
 SERVICES = ("kafka", "postgres")
@@ -65,11 +65,19 @@ class ComposeStack:
 
     def addresses(self) -> Addresses | None:
         """The addresses, when both containers run."""
+        return self.answering().both()
+
+    def answering(self) -> Answering:
+        """Each container by itself."""
         ports = self._ports()
         if ports is None:
-            return None
+            return Answering(None, None)
         running = self._compose("ps", "--status", "running", "--services").split()
-        return self._addresses(ports) if set(SERVICES) <= set(running) else None
+        there = self._addresses(ports)
+        return Answering(
+            there.kafka_bootstrap if "kafka" in running else None,
+            there.database_url if "postgres" in running else None,
+        )
 
     def made(self) -> bool:
         """Whether this folder's stack is one of containers."""

@@ -36,6 +36,20 @@ class Addresses:
         }
 
 
+@dataclass(frozen=True)
+class Answering:
+    """Which of the two servers run, and where. None: that one does not."""
+
+    kafka_bootstrap: str | None
+    database_url: str | None
+
+    def both(self) -> Addresses | None:
+        """The addresses, when both run."""
+        if self.kafka_bootstrap is None or self.database_url is None:
+            return None
+        return Addresses(self.kafka_bootstrap, self.database_url)
+
+
 def state_folder(given: Path | None = None) -> Path:
     """The state folder: ``given``, else ``TURNLEDGER_STATE``, else ``.turnledger`` here. Absolute."""
     return (given or Path(os.environ.get("TURNLEDGER_STATE") or ".turnledger")).expanduser().absolute()
@@ -81,9 +95,14 @@ class Stack:
 
     def addresses(self) -> Addresses | None:
         """The addresses, when both servers run."""
-        if self.kafka.process is None or self.postgres.process is None:
-            return None
-        return Addresses(self.kafka.bootstrap, self.postgres.url)
+        return self.answering().both()
+
+    def answering(self) -> Answering:
+        """Each server by itself."""
+        return Answering(
+            None if self.kafka.process is None else self.kafka.bootstrap,
+            None if self.postgres.process is None else self.postgres.url,
+        )
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Per server ``{"running", "pid", "address", "log"}``; address and log are ``None`` before the first start."""

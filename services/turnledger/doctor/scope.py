@@ -14,6 +14,7 @@ import psycopg
 
 from turnledger.contract.times import parse_instant, utc_text
 from turnledger.doctor.held import CHUNK
+from turnledger.doctor.naming import find_session
 from turnledger.errors import TurnledgerError
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef
@@ -23,7 +24,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class NotAScope(TurnledgerError):
-    """What was asked for cannot be looked at, or may mean several things."""
+    """What was asked for cannot be looked at, or not together."""
 
 
 class SortedNumbers:
@@ -90,28 +91,10 @@ def parse_since(text: str, now: float | None = None) -> int:
 
 
 def one_session(connection: psycopg.Connection[Any], named: str, tenant: str | None = None) -> Scope:
-    """The session that ``named`` means: ``tenant/session_id`` or a session id. Raises :class:`NotAScope`, with the question to answer,
-    where it may mean several, and where it means none."""
-    parts = named.split("/")
-    ids = ["/".join(parts[at:]) for at in range(1, len(parts))]
-    found = [
-        SessionRef(*row)
-        for row in connection.execute(
-            query("verify/sessions_called"), {"named": named, "ids": ids, "tenant": tenant}
-        )
-    ]
-    if not found:
-        where = "" if tenant is None else f" of tenant {tenant!r}"
-        raise NotAScope(
-            f"the ledger has no session {named!r}{where}: `turnledger sessions list` shows those it has."
-        )
-    if len(found) > 1:
-        some = ", ".join(f"{one.session_id!r} of tenant {one.tenant!r}" for one in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        raise NotAScope(
-            f"which session is {named!r}: {some}{more}? Name one as tenant/session_id, or its tenant with --tenant."
-        )
-    return Scope(session=found[0], sessions=SortedNumbers(array("q", [found[0].session_no])))
+    """The session that ``named`` means: an id, ``tenant/session_id``, or a name. Raises ``NoSuchSession``, with the question to answer where it may
+    mean several."""
+    found = find_session(connection, named, tenant)
+    return Scope(session=found, sessions=SortedNumbers(array("q", [found.session_no])))
 
 
 def what_came_since(connection: psycopg.Connection[Any], since: int) -> Scope:

@@ -6,16 +6,14 @@ from typing import Any
 
 import psycopg
 
+from turnledger.doctor.naming import NoSuchSession, find_session
 from turnledger.doctor.rows import told as _rows
-from turnledger.errors import TurnledgerError
 from turnledger.store.named import query
-from turnledger.store.read import SessionRef, active_slot, find_sessions, of_slot
+from turnledger.store.read import active_slot, of_slot
+
+__all__ = ["NoSuchSession", "find_session", "list_sessions", "show_session"]
 
 Row = dict[str, Any]
-
-
-class NoSuchSession(TurnledgerError):
-    """The ledger has no session of that id, or several tenants have one."""
 
 
 def list_sessions(
@@ -25,26 +23,8 @@ def list_sessions(
     return _rows(connection, query("read/list_sessions"), {"count": count, "tenant": tenant})
 
 
-def find_session(
-    connection: psycopg.Connection[Any], session_id: str, tenant: str | None = None
-) -> SessionRef:
-    """The one session of that id. Raises :class:`NoSuchSession` when there is none, or one each of several tenants."""
-    found = find_sessions(connection, session_id, tenant)
-    if not found:
-        where = "" if tenant is None else f" of tenant {tenant!r}"
-        raise NoSuchSession(
-            f"the ledger has no session {session_id!r}{where}: `turnledger sessions list` shows those it has."
-        )
-    if len(found) > 1:
-        tenants = ", ".join(one.tenant for one in found)
-        raise NoSuchSession(
-            f"several tenants have a session {session_id!r} ({tenants}): name one with --tenant."
-        )
-    return found[0]
-
-
 def show_session(connection: psycopg.Connection[Any], session_id: str, tenant: str | None = None) -> Row:
-    """One session whole, from one snapshot.
+    """One session whole, from one snapshot. ``session_id``: an id, ``tenant/session_id``, or a name (``naming.find_session``).
 
     {session, streams, turns, gaps, conflicts, dead_letters, findings}: the rows of the views of those names, turns in the order of contract 7.
     ``session`` is null while the rollup worker has not seen it. Begins a transaction on ``connection``, which must be in none.

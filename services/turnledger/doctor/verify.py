@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from turnledger.doctor.audit import hourly_rows, ledger_faults, read_rows
-from turnledger.doctor.faults import Fault, Report
+from turnledger.doctor.faults import INVARIANTS, Fault, Report
 from turnledger.doctor.held import (
     TWICE,
     UNREADABLE,
@@ -94,10 +94,10 @@ def verify(
 ) -> Report:
     """Prove the invariants. ``progress`` hears how many sessions were looked at.
 
-    ``session``: of one session alone (``tenant/session_id``, or an id). ``since`` (µs since 1970): of what came in since then.
+    ``session``: of one session alone (an id, ``tenant/session_id``, or a name). ``since`` (µs since 1970): of what came in since then.
     ``topics``: proves I1 against Kafka too.
     Sessions that differ while a worker has still to write them are looked at again for ``settle_seconds``, then listed as ``unsettled``.
-    Raises ``DatabaseAway``, ``NotAScope`` and ``BrokerAway``.
+    Raises ``DatabaseAway``, ``NoSuchSession`` and ``BrokerAway``.
     """
     with connect(database_url, "verify", statement_seconds=0, idle_seconds=0, lock_seconds=5) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -115,7 +115,7 @@ def verify(
 def scope_of(
     connection: psycopg.Connection[Any], session: str | None, tenant: str | None, since: int | None
 ) -> Scope:
-    """What a person asked to look at. Raises ``NotAScope``."""
+    """What a person asked to look at. Raises ``NoSuchSession``."""
     if session is not None:
         return one_session(connection, session, tenant)
     if since is not None:
@@ -169,6 +169,8 @@ class _Verifier:
             self.report.skipped = {"I2", "I3"}
         self.waiting: dict[int, str] = {}
         """Sessions to look at again, with their names."""
+        self.judged: dict[int, set[str]] = {}
+        """What a look at a session that waits has already told: a second look would tell it twice."""
         self.refused = 0
 
     def run(self, settle_seconds: float) -> Report:
@@ -293,11 +295,11 @@ class _Verifier:
                 self.refused += bool(lacking)
                 faults = [fault for fault in faults if fault not in lacking]
             unfinished = self.unfinished(number, pending, pending_kin, first)
+            judged = self.judged.pop(number, set())
             if any(fault.invariant in unfinished for fault in faults):
                 self.waiting[number] = f"{ref.tenant}/{ref.session_id}"
-                faults = [fault for fault in faults if fault.invariant not in unfinished]
-            # What the first look told of the ledger itself, a second one would tell twice.
-            self.report.add(fault for fault in faults if first or fault.invariant != "I1")
+                self.judged[number] = judged | (INVARIANTS.keys() - unfinished)
+            self.report.add(fault for fault in faults if fault.invariant not in judged | unfinished)
             self.progress(self.report.sessions)
 
     def unfinished(self, number: int, pending: set[int], pending_kin: bool, first: bool) -> set[str]:

@@ -61,11 +61,3 @@ def active_slot(connection: psycopg.Connection[Any]) -> str:
 def of_slot(name: str, slot: str) -> bytes:
     """The query ``name`` with ``{slot}`` replaced by a schema that :func:`active_slot` gave."""
     return query(name).replace(b"{slot}", slot.encode())
-
-
-def find_sessions(
-    connection: psycopg.Connection[Any], session_id: str, tenant: str | None = None
-) -> list[SessionRef]:
-    """The sessions of that id, one a tenant, ordered by tenant. Empty when there is none."""
-    rows = connection.execute(query("read/find_sessions"), {"session_id": session_id, "tenant": tenant})
-    return [SessionRef(*row) for row in rows]

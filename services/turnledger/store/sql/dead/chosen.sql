@@ -1,5 +1,5 @@
 (%(tenant)s::text is null or d.tenant = %(tenant)s)
-    and (%(session)s::text is null or d.session_id = %(session)s)
+    and (%(session)s::text is null or d.session_id = %(session)s or d.tenant || '/' || d.session_id = %(session)s)
     and (%(reason)s::text is null or d.reason = %(reason)s)
     and (%(topic)s::text is null or d.topic = %(topic)s)
     and (%(partition)s::int4 is null or d.partition = %(partition)s)

@@ -162,6 +162,11 @@ class AsyncLedger:
         """The epoch that all events of this object carry."""
         return self._numbering.epoch
 
+    @property
+    def dropped(self) -> int:
+        """Events for which the spool, or its disk, had no room since this object was made (``on_full="drop"``); ``stream.lost`` names them."""
+        return self._spooled.dropped if self._spooled is not None else 0
+
     async def start(self) -> Self:
         """Connect to the broker, or begin to send from the spool, which waits for no sink; ``async with`` does it by itself."""
         if self._delivery is not None:
@@ -250,6 +255,11 @@ class Ledger:
     def epoch(self) -> int:
         """The epoch that all events of this object carry."""
         return self._numbering.epoch
+
+    @property
+    def dropped(self) -> int:
+        """Events for which the spool, or its disk, had no room since this object was made (``on_full="drop"``); ``stream.lost`` names them."""
+        return self._spooled.dropped if self._spooled is not None else 0
 
     def emit(self, type: str, payload: Mapping[str, Any] | None = None, **correlation: Any) -> int:
         """Number an event and hand it on; its number. See :meth:`AsyncLedger.emit`."""

@@ -86,10 +86,17 @@ class Spooled:
 
     def flush(self, seconds: float) -> None:
         """Return when every sink has everything emitted so far. Raises :class:`LedgerError` naming the sinks that do not."""
-        self._spool.declare()
+        until = time.monotonic() + seconds
+        try:
+            self._spool.declare()
+        except SpoolFull:  # sending makes room for it
+            self._flush(seconds, until)
+            self._spool.declare()
+        self._flush(seconds, until)
+
+    def _flush(self, seconds: float, until: float) -> None:
         position = self._spool.last
         self._sender.wake(now=True)
-        until = time.monotonic() + seconds
         with self._spool.confirmed:
             while behind := self._spool.behind(position):
                 self._sender.check()
@@ -118,6 +125,11 @@ class Spooled:
         finally:
             self._sender.stop()
             self._spool.close()
+
+    @property
+    def dropped(self) -> int:
+        """Events that this object dropped for want of room."""
+        return self._spool.dropped
 
     def waiting(self) -> int:
         """Events in the spool that some sink has not confirmed."""

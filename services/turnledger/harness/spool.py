@@ -5,13 +5,15 @@ Nothing here sends, and nothing here waits but for the disk. One process has a s
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +24,7 @@ import orjson
 from turnledger.harness.kafka import key_of
 from turnledger.harness.numbering import LedgerError
 from turnledger.harness.outlets import Row
+from turnledger.harness.reserve import RESERVE_BYTES, Reserve
 
 OnFull = Literal["drop", "raise"]
 ROWS = 500
@@ -31,10 +34,14 @@ BATCH_BYTES = 200_000
 ROOM_AGAIN = 0.9
 """Part of the bound below which a full spool takes events again: each time it is full costs one declaration, not each event."""
 AGED_AT_ONCE = 5_000
-CHECKPOINT_BYTES = 4 * 1024 * 1024
-WAL_LIMIT = 64 * 1024 * 1024
-"""Above this length of the WAL, ``emit`` waits for one checkpoint: under a load without a pause it would grow for ever."""
+CHECKPOINT_BYTES = 512 * 1024
+"""The sender takes the WAL back into the file from this length on, while nobody waits for it."""
+WAL_LIMIT = 2 * 1024 * 1024
+"""From this length on, ``emit`` does it itself, once for some hundred small events: an event of 400 bytes costs a page of 4 KiB in the WAL,
+and while no sink is there the sender has nothing to do."""
 APPLICATION_ID = 0x746C7370
+VERSION = 2
+"""Since 2, ``streams.next_seq`` may be behind the rows: the greater of the two counts. A spool of version 1 is read and becomes one of 2."""
 SCHEMA = """
 CREATE TABLE streams (
     id INTEGER PRIMARY KEY,
@@ -50,8 +57,20 @@ CREATE TABLE events (
 );
 CREATE TABLE cursors (sink TEXT PRIMARY KEY, position INTEGER NOT NULL, offset INTEGER);
 """
+PAGE = 4096
 SPENT_AT, SPENT_BYTES = 64, 64
-"""Where the lock file keeps what a full disk has no other place for."""
+"""Where the lock file keeps how far numbers were spent on what was dropped: `stream number`."""
+NO_ROOM = frozenset(
+    (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR_WRITE,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+        sqlite3.SQLITE_IOERR_TRUNCATE,
+    )
+)
+"""What SQLite says when a write does not go: no room, or another reason of the disk's (a quota, a limit of the process)."""
+
+log = logging.getLogger("turnledger.harness")
 
 
 class SpoolFull(LedgerError):
@@ -83,6 +102,8 @@ class Standing:
     next_seq: int
     lost_from: int | None
     lost_to: int | None
+    stored: int
+    """``next_seq`` as its row has it. Behind by the rows that are in the spool; before one of them goes it is set."""
 
     def lose(self, numbers: int = 1) -> int:
         """Spend the next numbers on what is dropped; the last of them."""
@@ -106,10 +127,17 @@ class Spool:
         self._owner = os.getpid()
         self._closed = False
         self._full = False
+        self._opened = False
+        self._wal = 0
+        """About how many bytes of the WAL wait to be taken back."""
+        self._checkpointing = threading.Lock()
+        """Taken behind ``_lock``, never before it."""
+        self.dropped = 0
+        """Events that were dropped for want of room since this object was made."""
         self._held = self._hold()
+        self._reserve = Reserve(self.path.with_name(self.path.name + ".reserve"))
         try:
-            with self._broken():
-                self._open()
+            self._with_room(self._open)
         except BaseException:
             self._release()
             raise
@@ -143,22 +171,28 @@ class Spool:
     def _open(self) -> None:
         self._db = self._connect()
         self._maintenance = self._connect()
+        self._wal = _size(f"{self.path}-wal")
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if application != APPLICATION_ID and tables:
             raise SpoolBroken(f"{self.path} is a database of something else: give the spool another path")
         if not tables:
             self._db.executescript(
-                f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1; COMMIT;"
+                f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; COMMIT;"
             )
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version != 1:
+        if version not in (1, VERSION):
             raise SpoolBroken(
-                f"{self.path} is a spool of version {version}, this turnledger knows 1: empty it with the one that wrote it"
+                f"{self.path} is a spool of version {version}, this turnledger knows {VERSION}: empty it with the one that wrote it"
             )
-        self._bytes, last = self._db.execute(
-            "SELECT coalesce(sum(length(record)), 0), coalesce(max(position), 0) FROM events"
-        ).fetchone()
+        held = {
+            stream: (size, last, seq)
+            for stream, size, last, seq in self._db.execute(
+                "SELECT stream_id, sum(length(record)), max(position), max(seq) FROM events GROUP BY stream_id"
+            )
+        }
+        self._bytes = sum(size for size, _, _ in held.values())
+        last = max((last for _, last, _ in held.values()), default=0)
         cursors = {
             sink: Cursor(position, offset)
             for sink, position, offset in self._db.execute("SELECT sink, position, offset FROM cursors")
@@ -169,11 +203,17 @@ class Spool:
         self._streams = {row[0]: _standing(*row) for row in self._db.execute(
             "SELECT id, envelope, next_seq, lost_from, lost_to FROM streams"
         )}  # fmt: skip
+        for number, (_, _, seq) in held.items():
+            self._streams[number].next_seq = max(self._streams[number].next_seq, seq + 1)
+        if version != VERSION:
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
         self._recall()
+        self._opened = True
 
     def _connect(self) -> sqlite3.Connection:
         # Numbers must survive this process, so a commit need not wait for the disk: `sync` does, before anything leaves.
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        db.execute(f"PRAGMA page_size = {PAGE}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA wal_autocheckpoint = 0")
@@ -186,7 +226,12 @@ class Spool:
                 return
             self._closed = True
             try:
-                with self._broken():
+                if not self._bytes:
+                    self._reserve.remove()
+                with (
+                    suppress(SpoolFull),
+                    self._broken(),
+                ):  # the rows stay in the WAL, the next one takes them from there
                     self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             finally:
                 self._maintenance.close()
@@ -220,13 +265,14 @@ class Spool:
             ]
             if known:
                 stream = max(known, key=lambda each: each.envelope["epoch"])
-                stream.envelope = {**envelope, "epoch": stream.envelope["epoch"]}
-                with self._transaction(stream):
+                with suppress(SpoolFull):  # declared as soon as there is room
+                    self._declare_all()
+                told = {**envelope, "epoch": stream.envelope["epoch"]}
+                if told != stream.envelope:
+                    stream.envelope = told
                     self._db.execute(
-                        "UPDATE streams SET envelope = ? WHERE id = ?",
-                        (orjson.dumps(stream.envelope), stream.id),
+                        "UPDATE streams SET envelope = ? WHERE id = ?", (orjson.dumps(told), stream.id)
                     )
-                    self._settle(stream)
                 return stream
             with self._transaction():
                 made = self._db.execute(
@@ -249,45 +295,73 @@ class Spool:
             declares = stream.lost_from is not None and not self._full
             seq = stream.next_seq + declares
             record = record_of(seq)
-            if self._full or self._bytes + len(record) > self._limit:
-                if self._on_full == "raise":
+            try:
+                if self._full or self._bytes + len(record) > self._limit:
+                    self._full = self._on_full == "drop"
                     raise SpoolFull(
                         f"the spool {self.path} holds {self._bytes} bytes that no sink has confirmed, its bound is {self._limit}: "
                         "start the sink, raise spool_bytes, or let it drop with on_full='drop'"
                     )
-                self._full = True
-                return self._drop(stream), 0
-            try:
-                with self._broken(), self._transaction(stream):
-                    self._settle(stream)
-                    self._store(stream, seq, record, declares=False)
-                    stream.next_seq = seq + 1
-                    self._keep(stream)
-            except SpoolFull:
+                self._append(stream, seq, record)
+            except SpoolFull as full:
                 if self._on_full == "raise":
                     raise
-                return self._drop(stream), 0
+                return self._drop(stream, full), 0
             return seq, self._last
 
-    def _drop(self, stream: Standing) -> int:
-        """Spend the next number on nothing. The caller holds the lock."""
-        seq = stream.lose()
+    def _append(self, stream: Standing, seq: int, record: bytes) -> None:
+        """Declare what was dropped before, and store the event. Raises :class:`SpoolFull`, and then nothing has happened."""
+        if not self._reserve.held:
+            self._has_room()
         try:
-            with self._broken(), self._transaction(stream):
-                self._keep(stream)
-        except SpoolFull:
-            # A place that the disk gave long ago: overwriting it needs no room.
-            os.pwrite(self._held, b"%-*s" % (SPENT_BYTES, b"%d %d" % (stream.id, stream.next_seq)), SPENT_AT)
+            with self._broken():
+                self._insert(stream, seq, record)
+        except SpoolFull:  # the WAL cannot grow; the file may have room inside
+            with self._broken():
+                self._take_back()
+                self._insert(stream, seq, record)
+        if self._wal >= WAL_LIMIT:
+            with suppress(SpoolFull), self._broken():  # stored it is; the reserve has the room when rows go
+                self._take_back()
+
+    def _insert(self, stream: Standing, seq: int, record: bytes) -> None:
+        if stream.lost_from is None:  # one statement is one transaction
+            self._store(stream, seq, record, declares=False)
+        else:
+            dropped = (stream.lost_from, stream.lost_to)
+            with self._transaction(stream):
+                self._settle(stream)
+                self._store(stream, seq, record, declares=False)
+            log.warning("the spool %s takes events again: %d to %d are declared lost", self.path, *dropped)
+        stream.next_seq = seq + 1
+
+    def _has_room(self) -> None:
+        """Without a reserve, only the pages that its file has to spare are the spool's to fill: to be emptied again it needs as many."""
+        if self._reserve.take():
+            return
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        if os.stat(self.path).st_size - (pages - free) * PAGE < RESERVE_BYTES:
+            raise SpoolFull(self._disk_full())
+
+    def _disk_full(self) -> str:
+        return f"the disk of the spool {self.path} is full: make room, or let the Ledger drop with on_full='drop'"
+
+    def _drop(self, stream: Standing, why: SpoolFull) -> int:
+        """Spend the next number on nothing. The caller holds the lock."""
+        if stream.lost_from is None:
+            log.warning("events are dropped from number %d on, and declared later: %s", stream.next_seq, why)
+        self.dropped += 1
+        seq = stream.lose()
+        # Of what the disk gave long ago: overwriting it needs no room, and the rows need none for what is not there.
+        os.pwrite(self._held, b"%-*s" % (SPENT_BYTES, b"%d %d" % (stream.id, stream.next_seq)), SPENT_AT)
         return seq
 
     def declare(self) -> None:
         """Declare what was dropped, of all streams, whether or not there is room for more. Raises :class:`SpoolFull` when the disk has none."""
         with self._lock:
             self._mine()
-            for stream in self._streams.values():
-                if stream.lost_from is not None:
-                    with self._broken(), self._transaction(stream):
-                        self._settle(stream)
+            self._declare_all()
 
     # -- the sender's side
 
@@ -318,20 +392,23 @@ class Spool:
 
     def begin(self, sink: str, offset: int) -> None:
         """Keep the offset that a sink's first rows begin at, before they are sent."""
-        with self._lock, self._broken():
-            self._move(sink, Cursor(self._cursors[sink].position, offset))
+        with self._lock:
+            self._with_room(lambda: self._move(sink, Cursor(self._cursors[sink].position, offset)))
 
     def confirm(self, sink: str, position: int, offset: int | None) -> None:
         """The sink has everything up to ``position``; what all sinks have goes."""
-        with self._lock, self._broken():
+        with self._lock:
             self._sending[sink] = 0
-            self._move(sink, Cursor(position, offset))
+            self._with_room(lambda: self._move(sink, Cursor(position, offset)))
             self.confirmed.notify_all()
 
     def _move(self, sink: str, cursor: Cursor) -> None:
         known = {**self._cursors, sink: cursor}
         done = min(each.position for each in known.values())
-        with self._transaction():
+        with self._transaction(*self._streams.values()):
+            for stream in self._streams.values():
+                if stream.stored != stream.next_seq:
+                    self._keep(stream)
             self._db.execute(
                 "INSERT INTO cursors VALUES (?, ?, ?) ON CONFLICT (sink) DO UPDATE SET position = excluded.position, offset = excluded.offset",
                 (sink, *cursor),
@@ -342,6 +419,7 @@ class Spool:
             self._db.execute("DELETE FROM events WHERE position <= ?", (done,))
         self._cursors = known
         self._bytes -= freed
+        self._wal += 4 * PAGE
 
     def leave(self, sink: str) -> None:
         """The rows of :meth:`batch` are not on their way any more."""
@@ -355,28 +433,36 @@ class Spool:
                 "SELECT position, stream_id, seq, length(record) FROM events WHERE position > ? AND at < ? AND NOT declares ORDER BY position LIMIT ?",
                 (max(self._sending.values()), time.time() - seconds, AGED_AT_ONCE),
             ).fetchall()
-            if not old:
-                return 0
-            with self._transaction(*self._streams.values()):
-                self._db.executemany("DELETE FROM events WHERE position = ?", [(row[0],) for row in old])
-                self._bytes -= sum(row[3] for row in old)
-                for number in sorted({row[1] for row in old}):
-                    stream = self._streams[number]
-                    self._settle(stream)
-                    for first, last in _ranges(row[2] for row in old if row[1] == number):
-                        self._declare(stream, first, last, "spool_age")
-                    self._keep(stream)
+            if old:
+                self._with_room(lambda: self._age(old))
             return len(old)
 
+    def _age(self, old: Sequence[tuple[int, int, int, int]]) -> None:
+        """Rows (position, stream, number, bytes) that are dropped for their age, in one transaction with what says so."""
+        with self._transaction(*self._streams.values()):
+            self._db.executemany("DELETE FROM events WHERE position = ?", [(row[0],) for row in old])
+            self._bytes -= sum(row[3] for row in old)
+            for number in sorted({row[1] for row in old}):
+                stream = self._streams[number]
+                self._settle(stream)
+                for first, last in _ranges(row[2] for row in old if row[1] == number):
+                    self._declare(stream, first, last, "spool_age")
+                self._keep(stream)
+
     def checkpoint(self) -> None:
-        """Take the WAL back into the file; called now and then, outside of ``emit``."""
-        with self._broken():
-            size = os.stat(f"{self.path}-wal").st_size
-            if size > WAL_LIMIT:
-                with self._lock:
-                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            elif size > CHECKPOINT_BYTES:
-                self._maintenance.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        """Take the WAL back into the file, now and then; ``emit`` does not wait for it."""
+        if self._wal < CHECKPOINT_BYTES:
+            return
+        began = self._wal
+        with self._broken(), self._checkpointing:
+            _, frames, done = self._maintenance.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        with self._lock:
+            if (
+                frames == done and self._wal == began
+            ):  # nobody wrote meanwhile: the WAL begins at its start again
+                self._wal = 0
+            if not self._reserve.held:
+                self._reserve.take()
 
     # -- what anybody may ask
 
@@ -396,7 +482,39 @@ class Spool:
             (count,) = self._db.execute("SELECT count(*) FROM events").fetchone()
             return count, self._bytes
 
+    # -- room; the caller holds the lock
+
+    def _with_room(self, step: Callable[[], None]) -> None:
+        """Do what frees room, or opens the spool, on a full disk too: with the reserve, which is taken again when there is room."""
+        try:
+            with self._broken():
+                step()
+        except SpoolFull:
+            if not self._reserve.let_go():
+                raise
+            with self._broken():
+                if self._opened:
+                    self._take_back()
+                step()
+                if self._opened:
+                    self._take_back("TRUNCATE")
+            self._reserve.take()
+
+    def _take_back(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> None:
+        """The WAL's pages go into the file, all of them: nobody writes meanwhile. The next write begins at its start."""
+        with self._checkpointing:
+            self._db.execute(f"PRAGMA wal_checkpoint({mode})")
+        self._wal = 0
+
     # -- steps of a transaction; the caller holds the lock
+
+    def _declare_all(self) -> None:
+        for stream in self._streams.values():
+            if stream.lost_from is not None:
+                dropped = (stream.lost_from, stream.lost_to)
+                with self._broken(), self._transaction(stream):
+                    self._settle(stream)
+                log.warning("of the spool %s, %d to %d are declared lost", self.path, *dropped)
 
     def _settle(self, stream: Standing) -> None:
         """Declare what the stream has dropped, as its next number."""
@@ -427,18 +545,21 @@ class Spool:
         )
         self._last += 1
         self._bytes += len(record)
+        self._wal += PAGE + len(record)
 
     def _keep(self, stream: Standing) -> None:
         self._db.execute(
             "UPDATE streams SET next_seq = ?, lost_from = ?, lost_to = ? WHERE id = ?",
             (stream.next_seq, stream.lost_from, stream.lost_to, stream.id),
         )
+        stream.stored = stream.next_seq
+        self._wal += PAGE
 
     @contextmanager
     def _transaction(self, *streams: Standing) -> Iterator[None]:
         """Everything, or nothing: also of what memory says about the streams."""
         last, size = self._last, self._bytes
-        stood = [(each.next_seq, each.lost_from, each.lost_to) for each in streams]
+        stood = [(each.next_seq, each.lost_from, each.lost_to, each.stored) for each in streams]
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -446,7 +567,7 @@ class Spool:
         except BaseException:
             self._last, self._bytes = last, size
             for each, before in zip(streams, stood, strict=True):
-                each.next_seq, each.lost_from, each.lost_to = before
+                each.next_seq, each.lost_from, each.lost_to, each.stored = before
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
@@ -466,24 +587,33 @@ class Spool:
         try:
             yield
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise SpoolFull(
-                    f"the disk of the spool {self.path} is full: make room, or let the Ledger drop with on_full='drop'"
-                ) from None
+            if getattr(error, "sqlite_errorcode", None) in NO_ROOM:
+                raise SpoolFull(self._disk_full()) from None
             raise SpoolBroken(
                 f"the spool {self.path} cannot be read or written ({error}): move it away to begin a new one with a new epoch; what it holds is lost then"
             ) from None
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise SpoolFull(self._disk_full()) from None
             raise SpoolBroken(
                 f"the spool {self.path} cannot be read or written ({error.strerror}): see to its disk"
             ) from None
+
+
+def _size(path: str) -> int:
+    """Bytes of a file that may not be there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _standing(
     id: int, envelope: bytes, next_seq: int, lost_from: int | None, lost_to: int | None
 ) -> Standing:
     fields: dict[str, Any] = orjson.loads(envelope)
-    return Standing(id, fields, key_of(fields["tenant"], fields["session_id"]), next_seq, lost_from, lost_to)
+    key = key_of(fields["tenant"], fields["session_id"])
+    return Standing(id, fields, key, next_seq, lost_from, lost_to, stored=next_seq)
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

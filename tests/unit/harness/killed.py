@@ -77,7 +77,7 @@ class Proxy:
 def publish(folder: Path, seed: int, life: int) -> None:
     chosen = random.Random(seed * 10 + life)
     kind = LATER[(seed + life) % len(LATER)]
-    most = {"statement": 4 * EVENTS, "numbered": EVENTS}.get(kind, 4)
+    most = {"statement": EVENTS, "numbered": EVENTS}.get(kind, 4)
     numbered = arm(kind, chosen.randint(1, most))
     returned = os.open(folder / "returned", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     ledger = Ledger(session_id="s", sink=f"file:{folder / 'events'}", spool=folder / "spool")

@@ -14,10 +14,13 @@ Tenant = Annotated[str | None, typer.Option(help="Only this tenant.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``sessions list`` and ``sessions show``."""
+    """Add ``sessions list`` and what :mod:`turnledger.cli.story` tells of one session."""
+    from turnledger.cli import story
+
     sessions = typer.Typer(help="What happened, what it cost, and is this all of it?", no_args_is_help=True)
     sessions.command("list")(list_)
     sessions.command("show")(show)
+    story.register(sessions)
     app.add_typer(sessions, name="sessions")
 
 

@@ -1,0 +1,200 @@
+"""`turnledger sessions timeline` on a real ledger: the order of contract 5, in memory that does not grow with the session."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.stack import databases, servers
+from tests.stack.ledger_rows import put_events
+from tests.stack.servers import environment_without_addresses
+from turnledger.cli import build
+from turnledger.contract.event import Event
+from turnledger.doctor.sessions import NoSuchSession
+from turnledger.fold.order import ordered
+from turnledger.fold.turns import superseded_streams
+from turnledger.store.connect import connect
+from turnledger.store.story import story
+
+
+@pytest.fixture(scope="module")
+def url(stack: servers.Servers, database_template: str) -> Iterator[str]:
+    address = databases.create(stack.database_url, template=database_template)
+    yield address
+    databases.drop(stack.database_url, address)
+
+
+@pytest.fixture
+def link(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with connect(url, "test", autocommit=True) as connection:
+        yield connection
+
+
+def place(event: Event) -> tuple[Any, ...]:
+    return event.producer, event.stream, event.epoch, event.seq, event.receipt_key
+
+
+def drawn(chance: random.Random) -> list[dict[str, Any]]:
+    """Streams of several epochs and producers, clocks that go back, stand still or are not known, events without numbers, a superseded stream."""
+    envelopes: dict[Any, dict[str, Any]] = {}
+    for _ in range(chance.randrange(60)):
+        lane = {
+            "producer": chance.choice(["harness", "Harness", "écouteur", "a b"]),
+            "epoch": chance.randrange(3),
+            "stream": chance.choice(["ledger", "ledger2", "名"]),
+        }
+        identity = chance.choice(
+            [
+                {"seq": chance.randrange(12)},
+                {"seq": chance.randrange(12)},
+                {"receipt_key": chance.choice(["a", "B", "é", "ab"])},
+            ]
+        )
+        known = chance.random() < 0.7
+        at = (
+            {"occurred_at": f"2026-03-01T12:00:0{chance.randrange(6)}.{chance.randrange(3)}Z"}
+            if known
+            else {}
+        )
+        envelopes[(*lane.values(), *identity.items())] = {"type": "note", **lane, **identity, **at}
+    if chance.random() < 0.3:
+        named = {"producer": "harness", "epoch": 1, "stream": "ledger", "reason": "read again"}
+        envelopes["said"] = {"type": "stream.superseded", "stream": "other", "seq": 0, "payload": named}
+    return chance.sample(list(envelopes.values()), len(envelopes))
+
+
+def test_the_database_orders_as_the_fold_does(link: psycopg.Connection[Any]) -> None:
+    for seed in range(30):
+        found, events = put_events(link, f"order-{seed}", drawn(random.Random(seed)))
+        left_out = superseded_streams(events)
+        kept = [one for one in events if (one.producer, one.epoch, one.stream) not in left_out]
+        told = [one for page in story(link, found.session_no) for one in page]
+        expected = ordered(kept)
+        assert [place(one) for one in told] == [place(one) for one in expected], seed
+        assert [one.running for one in told] == [one.running for one in expected], seed
+
+
+def test_pages_follow_each_other_and_types_narrow_them(
+    link: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnledger.store.story.PAGE", 7)
+    found, _ = put_events(link, "paged", ({"type": f"t{n % 2}", "seq": n} for n in range(50)))
+    pages = list(story(link, found.session_no))
+    assert [len(page) for page in pages] == [7, 7, 7, 7, 7, 7, 7, 1]
+    assert [one.seq for page in pages for one in page] == list(range(50))
+    assert [one.seq for page in story(link, found.session_no, types=["t1"]) for one in page] == list(
+        range(1, 50, 2)
+    )
+
+
+def test_nobody_is_kept_waiting_while_a_person_reads(link: psycopg.Connection[Any], url: str) -> None:
+    found, _ = put_events(link, "read", ({"type": "note", "seq": n} for n in range(3)))
+    pages = story(link, found.session_no)
+    next(pages)
+    with psycopg.connect(url, autocommit=True) as other:
+        snapshots = other.execute(
+            "select count(*) from pg_stat_activity where application_name = 'turnledger test' and datname = current_database() "
+            "and (backend_xmin is not null or state <> 'idle')"
+        ).fetchone()
+    assert snapshots == (0,)
+    pages.close()
+
+
+def command(url: str, *arguments: str) -> Result:
+    environment = {"TURNLEDGER_DATABASE_URL": url, "COLUMNS": "120"}
+    return CliRunner().invoke(build(), ["sessions", "timeline", *arguments], env=environment)
+
+
+def test_a_timeline_is_lines_for_people_and_one_object_for_scripts(
+    link: psycopg.Connection[Any], url: str
+) -> None:
+    put_events(
+        link,
+        "told",
+        [
+            {"type": "turn.started", "seq": 0, "turn_id": "t"},
+            {"type": "message.recorded", "seq": 1, "turn_id": "t", "payload": {"role": "user", "text": "Go \x1b[2J"}},
+            {"type": "tool_call.requested", "seq": 2, "tool_call_id": "1", "payload": {"tool_name": "bash", "arguments": {"c": "ls"}}},
+            {"type": "tool_call.completed", "seq": 3, "tool_call_id": "1", "payload": {"status": "ok", "preview": "a.txt\nb.txt"}},
+            {"type": "message.recorded", "seq": 4, "turn_id": "t", "payload": {"role": "assistant", "text": "Two files.", "tool_calls": 0}},
+            {"type": "fs.changed", "seq": 5, "payload": {"action": "read", "path": "a.txt"}},
+        ],
+    )  # fmt: skip
+    assert command(url, "told").stdout.splitlines() == [
+        '[0] USER "Go \\x1b[2J"',
+        '[1] TOOL bash {"c":"ls"}',
+        "[2] RES bash a.txt b.txt",
+        '[3] ASST tool_calls=0 "Two files."',
+    ]
+    assert command(url, "told", "--from", "1", "-n", "2").stdout.splitlines() == [
+        '[1] TOOL bash {"c":"ls"}',
+        "[2] RES bash a.txt b.txt",
+    ]
+    assert command(url, "told", "--last", "1").stdout == '[3] ASST tool_calls=0 "Two files."\n'
+    assert command(url, "told", "--all").stdout.splitlines()[-1] == "[5] fs.changed read a.txt"
+    object_ = json.loads(command(url, "told", "--all", "--json").stdout)
+    assert (object_["tenant"], object_["session_id"]) == ("default", "told")
+    assert [(line["n"], line["code"], line["seq"]) for line in object_["lines"]] == [
+        (0, "turn.started", 0),
+        (1, "USER", 1),
+        (2, "TOOL", 2),
+        (3, "RES", 3),
+        (4, "ASST", 4),
+        (5, "fs.changed", 5),
+    ]
+    assert object_["lines"][5]["payload"] == {"action": "read", "path": "a.txt"}
+    assert isinstance(command(url, "nobody").exception, NoSuchSession)
+
+
+MEASURED = """
+import resource, runpy, sys
+from turnledger.cli import main
+sys.argv = ["turnledger", "sessions", "timeline", sys.argv[1], "--all"]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+
+
+def long_session(link: psycopg.Connection[Any], session_id: str, events: int) -> None:
+    found, _ = put_events(link, session_id, [{"type": "note", "seq": 0}])
+    link.execute(
+        """
+        insert into ledger.events (batch_no, stream_no, seq, kafka_offset, occurred_at, day, type, raw)
+        select 1, st.stream_no, n, n, now() + n * interval '1 ms', ledger.today(), 'message.recorded',
+               convert_to(format('{"session_id":"%%s","seq":%%s,"type":"message.recorded","payload":{"role":"user","text":"word word"}}',
+                                 %(id)s::text, n), 'UTF8')
+        from ledger.streams st, generate_series(1, %(last)s) n where st.session_no = %(session_no)s
+        """,
+        {"id": session_id, "last": events - 1, "session_no": found.session_no},
+    )
+
+
+def test_memory_does_not_grow_with_the_session(link: psycopg.Connection[Any], url: str) -> None:
+    peaks = {}
+    for events in (5_000, 200_000):
+        long_session(link, f"long-{events}", events)
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, f"long-{events}"],
+            env=environment_without_addresses() | {"TURNLEDGER_DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert len(lines) == events
+        assert lines[-1] == f'[{events - 1}] USER "word word"'
+        peaks[events] = int(done.stderr)
+    assert peaks[200_000] < 1.15 * peaks[5_000], peaks

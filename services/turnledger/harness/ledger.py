@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -19,17 +20,22 @@ from typing import Any, Self, TypeVar
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from turnledger.harness.collecting import Taps
 from turnledger.harness.kafka import Sink, producing, send
 from turnledger.harness.numbering import LedgerError, Numbering
 from turnledger.harness.outlets import FileSink, parse
+from turnledger.harness.scopes import AsyncWork, SyncWork
 from turnledger.harness.sending import Spooled
 from turnledger.harness.spool import OnFull
+from turnledger.harness.work import HungUp
 
 T = TypeVar("T")
+log = logging.getLogger("turnledger.harness")
 
 MOST_WAITING = 10_000
 """Events that may wait for the broker before ``emit`` waits too: at 1 KB each, 10 MB of memory."""
 FLUSH_SECONDS = 30.0
+NO_ROOM = f"{MOST_WAITING:,} events wait for the broker, and the ledger is being closed"
 CLOSE_SECONDS = 5.0
 """How long ``close`` sends what is in a spool: the rest stays there, so nobody needs to wait."""
 
@@ -115,7 +121,7 @@ class Delivery:
             self._idle.set()
 
 
-class AsyncLedger:
+class AsyncLedger(AsyncWork):
     """Publishes the events of one stream of a session, from async code (contract 2, design 7).
 
     ``sink``: ``kafka://host:port[/topic]``; with a spool also ``file:PATH`` (NDJSON, appended), or several sinks, of which each gets everything.
@@ -142,6 +148,10 @@ class AsyncLedger:
         **stream: Any,
     ) -> None:
         self._numbering = Numbering(session_id, **stream)
+        self._home, self.session_id, self.taps = self, session_id, Taps()
+        self.open_scopes: dict[Any, None] = {}
+        self._pid = os.getpid()
+        self._closing = False
         self._room = asyncio.Semaphore(MOST_WAITING)
         self._delivery: Delivery | None = None
         self._spooled: Spooled | None = None
@@ -161,6 +171,11 @@ class AsyncLedger:
     def epoch(self) -> int:
         """The epoch that all events of this object carry."""
         return self._numbering.epoch
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Nothing is frozen here: scopes and ``dispatched`` freeze."""
+        return {}
 
     @property
     def dropped(self) -> int:
@@ -183,8 +198,18 @@ class AsyncLedger:
         :class:`~turnledger.harness.spool.SpoolFull` with ``on_full="raise"``; no number is spent then.
         """
         if self._spooled is not None:
-            return self._spooled.emit(type, payload, correlation)
+            seq, record = self._spooled.emit(type, payload, correlation)
+        else:
+            seq, record = await self._emit_direct(type, payload, correlation)
+        self.taps.tell(seq, type, record)
+        return seq
+
+    async def _emit_direct(
+        self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
+    ) -> tuple[int, bytes]:
         assert self._delivery is not None
+        if self._closing and self._room.locked():
+            raise LedgerError(NO_ROOM)
         await self._room.acquire()
         try:
             seq, record = self._numbering.event(type, payload, correlation)
@@ -192,7 +217,7 @@ class AsyncLedger:
             self._room.release()
             raise
         self._delivery.submit(seq, record)
-        return seq
+        return seq, record
 
     async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Return when every sink has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
@@ -202,7 +227,15 @@ class AsyncLedger:
             await self._delivery.flush(seconds)
 
     async def close(self, seconds: float | None = None) -> None:
-        """Flush and disconnect, within 30 s. With a spool within 5 s, and what was not sent stays there, which is no error."""
+        """End what is open, flush and disconnect, within 30 s. With a spool within 5 s, and what was not sent stays there, which is no error."""
+        if os.getpid() != self._pid:
+            return  # a fork: everything here is its parent's
+        self._closing = True
+        for scope in reversed(list(self.open_scopes)):
+            try:
+                await scope.hang_up(HungUp())
+            except LedgerError as error:
+                log.warning("the end of %s was not emitted: %s", scope.about, error)
         if self._spooled is not None:
             await asyncio.to_thread(self._spooled.close, CLOSE_SECONDS if seconds is None else seconds)
         elif self._delivery is not None:
@@ -217,7 +250,7 @@ class AsyncLedger:
         await self.close()
 
 
-class Ledger:
+class Ledger(SyncWork):
     """:class:`AsyncLedger` for code without an event loop, and for many threads: one number sequence, one background thread.
 
     ``with Ledger(session_id="s", sink="kafka://localhost:9092", spool="s.spool") as ledger: ledger.emit("turn.started", turn_id="t1")``
@@ -235,6 +268,10 @@ class Ledger:
         **stream: Any,
     ) -> None:
         self._numbering = Numbering(session_id, **stream)
+        self._home, self.session_id, self.taps = self, session_id, Taps()
+        self.open_scopes: dict[Any, None] = {}
+        self._pid = os.getpid()
+        self._closing = False
         self._lock = threading.Lock()
         self._closed = False
         self._spooled: Spooled | None = None
@@ -257,6 +294,11 @@ class Ledger:
         return self._numbering.epoch
 
     @property
+    def about(self) -> Mapping[str, Any]:
+        """Nothing is frozen here: scopes and ``dispatched`` freeze."""
+        return {}
+
+    @property
     def dropped(self) -> int:
         """Events for which the spool, or its disk, had no room since this object was made (``on_full="drop"``); ``stream.lost`` names them."""
         return self._spooled.dropped if self._spooled is not None else 0
@@ -264,9 +306,18 @@ class Ledger:
     def emit(self, type: str, payload: Mapping[str, Any] | None = None, **correlation: Any) -> int:
         """Number an event and hand it on; its number. See :meth:`AsyncLedger.emit`."""
         if self._spooled is not None:
-            return self._spooled.emit(type, payload, correlation)
+            seq, record = self._spooled.emit(type, payload, correlation)
+        else:
+            seq, record = self._emit_direct(type, payload, correlation)
+        self.taps.tell(seq, type, record)
+        return seq
+
+    def _emit_direct(
+        self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
+    ) -> tuple[int, bytes]:
         assert self._direct is not None
-        self._direct.room.acquire()
+        if not self._direct.room.acquire(blocking=not self._closing):
+            raise LedgerError(NO_ROOM)
         try:
             with self._lock:  # numbering and handing on are one step: the topic's order is the numbers'
                 if self._closed:
@@ -276,7 +327,7 @@ class Ledger:
         except BaseException:
             self._direct.room.release()
             raise
-        return seq
+        return seq, record
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Return when every sink has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
@@ -288,7 +339,15 @@ class Ledger:
             self._direct.flush(seconds)
 
     def close(self, seconds: float | None = None) -> None:
-        """Flush, disconnect, end the thread, as :meth:`AsyncLedger.close`. A second call does nothing."""
+        """End what is open, flush, disconnect, end the thread, as :meth:`AsyncLedger.close`. A second call does nothing."""
+        if os.getpid() != self._pid:
+            return  # a fork: everything here is its parent's
+        self._closing = True
+        for scope in reversed(list(self.open_scopes)):
+            try:
+                scope.hang_up(HungUp())
+            except LedgerError as error:
+                log.warning("the end of %s was not emitted: %s", scope.about, error)
         with self._lock:
             if self._closed:
                 return

@@ -75,14 +75,20 @@ class Spooled:
         """Begin to send."""
         self._sender.start()
 
-    def emit(self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]) -> int:
-        """Number an event and spool it; its number."""
-        seq, position = self._spool.append(
-            self._standing, lambda seq: self._numbering.record(seq, type, payload, correlation)
-        )
+    def emit(
+        self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
+    ) -> tuple[int, bytes]:
+        """Number an event and spool it; its number and its record."""
+        made: list[bytes] = []
+
+        def record(seq: int) -> bytes:
+            made.append(self._numbering.record(seq, type, payload, correlation))
+            return made[-1]
+
+        seq, position = self._spool.append(self._standing, record)
         if position:
             self._sender.wake()
-        return seq
+        return seq, made[-1]
 
     def flush(self, seconds: float) -> None:
         """Return when every sink has everything emitted so far. Raises :class:`LedgerError` naming the sinks that do not."""

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -135,6 +136,7 @@ class Spool:
         self.dropped = 0
         """Events that were dropped for want of room since this object was made."""
         self._held = self._hold()
+        _let_go_in_children(self)
         self._reserve = Reserve(self.path.with_name(self.path.name + ".reserve"))
         try:
             self._with_room(self._open)
@@ -166,7 +168,9 @@ class Spool:
         return file
 
     def _release(self) -> None:
-        os.close(self._held)
+        held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
 
     def _open(self) -> None:
         self._db = self._connect()
@@ -598,6 +602,18 @@ class Spool:
             raise SpoolBroken(
                 f"the spool {self.path} cannot be read or written ({error.strerror}): see to its disk"
             ) from None
+
+
+def _let_go_in_children(spool: Spool) -> None:
+    """A fork has the lock too, and would keep the spool from the next process when this one is gone: it lets go of it at once."""
+    mine = weakref.ref(spool)
+
+    def let_go() -> None:
+        theirs = mine()
+        if theirs is not None and theirs._owner != os.getpid():
+            theirs._release()
+
+    os.register_at_fork(after_in_child=let_go)
 
 
 def _size(path: str) -> int:

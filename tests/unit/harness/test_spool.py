@@ -376,6 +376,27 @@ def test_a_fork_may_not_emit(tmp_path: Path) -> None:
     ledger.close(seconds=0)
 
 
+def test_a_fork_that_outlives_its_parent_keeps_no_spool_and_ends_nothing_of_it(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, time\nfrom turnledger.harness import Ledger\n"
+        "ledger = Ledger(session_id='s', sink=sys.argv[1], spool=sys.argv[2])\n"
+        "ledger.turn(turn_id='t').start()\n"
+        "if os.fork() == 0:\n"
+        "    print(os.getpid(), flush=True); time.sleep(1.0); sys.exit(0)\n"  # atexit runs in it
+        "time.sleep(0.3); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.Popen([sys.executable, "-c", program, AWAY, tmp_path / "spool"], stdout=subprocess.PIPE)
+    assert done.wait(timeout=60) == -9
+    assert done.stdout is not None
+    child = int(done.stdout.readline())
+    os.kill(child, 0)  # it is still there
+    ledger = Ledger(session_id="s", sink=AWAY, spool=tmp_path / "spool")
+    assert done.stdout.read() == b""  # and now it is not
+    assert ledger.emit("x.y") == 1
+    ledger.close(seconds=0)
+    assert [e["type"] for e in spooled(tmp_path / "spool")] == ["turn.started", "x.y"]
+
+
 def test_emit_after_close_is_a_sentence(tmp_path: Path) -> None:
     ledger = Ledger(session_id="s", sink=AWAY, spool=tmp_path / "spool")
     ledger.close(seconds=0)

@@ -36,6 +36,9 @@ class Settings(BaseSettings):
     body_limit_bytes: int = 64 * 1024
     """Greatest part of one body that leaves a publisher."""
 
+    collector_token: SecretStr | None = None
+    """What a publisher with a sink ``https://`` shows its collector (``Authorization: Bearer …``)."""
+
     spool_bytes: int = 256 * 1024 * 1024
     """Bytes of events that a publisher's spool holds for sinks that are away (docs/harness.md)."""
     spool_age_seconds: float = 7 * 24 * 3600.0

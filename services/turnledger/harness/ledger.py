@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from turnledger.harness.collecting import Taps
 from turnledger.harness.kafka import Sink, producing, send
 from turnledger.harness.numbering import LedgerError, Numbering
-from turnledger.harness.outlets import FileSink, parse
+from turnledger.harness.outlets import parse
 from turnledger.harness.scopes import AsyncWork, SyncWork
 from turnledger.harness.sending import Spooled
 from turnledger.harness.spool import OnFull
@@ -124,7 +124,8 @@ class Delivery:
 class AsyncLedger(AsyncWork):
     """Publishes the events of one stream of a session, from async code (contract 2, design 7).
 
-    ``sink``: ``kafka://host:port[/topic]``; with a spool also ``file:PATH`` (NDJSON, appended), or several sinks, of which each gets everything.
+    ``sink``: ``kafka://host:port[/topic]``; with a spool also ``https://host[/path]`` (a collector), ``file:PATH`` (NDJSON, appended), or several sinks,
+    of which each gets everything.
     ``spool``: path of an SQLite file of this ledger alone. An event is in it before ``emit`` returns, and goes when every sink has it, from this process
     or the next with the same spool, which continues the numbers. ``spool_bytes`` ``spool_age_seconds`` ``on_full`` (``"drop"`` or ``"raise"``) bound it;
     where absent the settings do. What is dropped is declared by ``stream.lost``. Without a spool, what is unconfirmed when the process dies is lost,
@@ -417,7 +418,7 @@ def _alone(sink: str | Sequence[str], bounds: tuple[object, ...]) -> Sink:
     """The one broker of a ledger without a spool."""
     texts = (sink,) if isinstance(sink, str) else tuple(sink)
     parsed = parse(texts[0]) if len(texts) == 1 else None
-    if parsed is None or isinstance(parsed, FileSink):
+    if not isinstance(parsed, Sink):
         raise LedgerError(
             f"the sink {', '.join(texts)!r} needs a spool: give spool='…' with the path of an SQLite file"
         )

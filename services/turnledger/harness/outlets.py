@@ -1,4 +1,4 @@
-"""Owns where a spool's rows go: a Kafka topic or a file. An outlet takes rows in their order and returns when they are safe there; it keeps nothing itself."""
+"""Owns where a spool's rows go: a topic, a collector, a file. An outlet takes rows in order and returns when they are safe there; it keeps nothing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
 from turnledger.errors import TurnledgerError
+from turnledger.harness.http import Collector, CollectorAway, HttpSink
 from turnledger.harness.kafka import KafkaAway, Sink, producing, refusal
 
 STOP_SECONDS = 5.0
@@ -36,6 +37,16 @@ class Row(NamedTuple):
     record: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class FileSink:
+    """A file that events are appended to, one a line."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"file:{self.path}"
+
+
 class Outlet(Protocol):
     """A sink while somebody sends to it."""
 
@@ -52,18 +63,21 @@ class Outlet(Protocol):
         """Let go of what is open. A closed outlet is not used again."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileSink:
-    """A file that events are appended to, one a line."""
+class Refusing(Protocol):
+    """An outlet that says of single rows that they will never be taken there."""
 
-    path: Path
-
-    def __str__(self) -> str:
-        return f"file:{self.path}"
+    def refused(self) -> list[tuple[Row, str]]:
+        """Those of the last :meth:`Outlet.send`, each with why. All others of it are safe."""
 
 
-def parse(text: str) -> Sink | FileSink:
-    """``kafka://host:port[,host:port…][/topic]`` or ``file:PATH``. Raises :class:`KafkaAway` with the way out for anything else."""
+AnySink = Sink | HttpSink | FileSink
+
+
+def parse(text: str) -> AnySink:
+    """``kafka://host:port[,host:port…][/topic]``, ``https://host[:port][/path]`` or ``file:PATH``. Raises a :class:`TurnledgerError` with the way out
+    for anything else."""
+    if text.startswith(("https:", "http:")):
+        return HttpSink.parse(text)
     if not text.startswith("file:"):
         return Sink.parse(text)
     path = text.removeprefix("file:")
@@ -78,8 +92,10 @@ def parse(text: str) -> Sink | FileSink:
     return FileSink(Path(path).absolute())
 
 
-def outlet(sink: Sink | FileSink) -> Outlet:
+def outlet(sink: AnySink) -> Outlet:
     """The outlet of a sink, not connected yet: that happens with the first rows."""
+    if isinstance(sink, HttpSink):
+        return HttpOutlet(Collector.of_settings(sink))
     return FileOutlet(sink.path) if isinstance(sink, FileSink) else KafkaOutlet(sink)
 
 
@@ -135,6 +151,36 @@ class KafkaOutlet:
             await asyncio.wait_for(self._open.aclose(), STOP_SECONDS)
         except TimeoutError:
             return  # the broker is away: nothing is left in the producer that the spool does not have
+
+
+class HttpOutlet:
+    """Sends rows to a collector, a request a batch. What it refuses for good is not sent again: the spool declares it."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._refused: list[tuple[Row, str]] = []
+
+    async def open(self) -> int | None:
+        """See :class:`Outlet`."""
+        await self._collector.open()
+        return None
+
+    async def send(self, rows: Sequence[Row], offset: int | None) -> int | None:
+        """See :class:`Outlet`. Nothing to remember: the ledger knows an event that comes twice."""
+        try:
+            said = await self._collector.send(rows)
+        except CollectorAway as error:
+            raise OutletAway(str(error)) from None
+        self._refused = [(rows[each.place], each.reason) for each in said]
+        return None
+
+    def refused(self) -> list[tuple[Row, str]]:
+        """See :class:`Refusing`."""
+        return self._refused
+
+    async def close(self) -> None:
+        """See :class:`Outlet`."""
+        await self._collector.close()
 
 
 class FileOutlet:

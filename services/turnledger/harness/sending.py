@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from turnledger.harness.kafka import Sink
 from turnledger.harness.numbering import LedgerError, Numbering
-from turnledger.harness.outlets import FileSink, Outlet, OutletAway, outlet, parse
+from turnledger.harness.outlets import AnySink, HttpOutlet, Outlet, OutletAway, outlet, parse
 from turnledger.harness.spool import OnFull, Spool, SpoolFull
 from turnledger.settings import Settings
 
@@ -145,7 +144,7 @@ class Spooled:
 class Sender:
     """The thread: one loop, one task a sink. Where a task waits for the disk, only the other sinks of the same spool wait with it."""
 
-    def __init__(self, spool: Spool, sinks: Sequence[Sink | FileSink], age: float) -> None:
+    def __init__(self, spool: Spool, sinks: Sequence[AnySink], age: float) -> None:
         self._spool, self._sinks, self._age = spool, sinks, age
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="turnledger-sender", daemon=True)
@@ -215,7 +214,7 @@ class Sender:
             for sink in self._sinks:
                 tasks.create_task(self._feed(sink))
 
-    async def _feed(self, sink: Sink | FileSink) -> None:
+    async def _feed(self, sink: AnySink) -> None:
         pause = FIRST_PAUSE
         while not self._stopping:
             open_outlet = outlet(sink)
@@ -233,7 +232,7 @@ class Sender:
             await self._bell(str(sink), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _send(self, sink: Sink | FileSink, to: Outlet) -> None:
+    async def _send(self, sink: AnySink, to: Outlet) -> None:
         """Send until the sink is away."""
         name = str(sink)
         begins = await to.open()
@@ -248,7 +247,14 @@ class Sender:
                 cursor = cursor._replace(offset=begins)
             self._spool.sync()
             offset = await to.send(rows, cursor.offset)
-            self._spool.confirm(name, rows[-1].position, offset)
+            refused = to.refused() if isinstance(to, HttpOutlet) else []
+            if refused:
+                row, reason = refused[0]
+                log.error(
+                    "%s refused %d events for good, the first is number %d (%s): they are declared lost",
+                    name, len(refused), row.seq, reason or "no reason given",
+                )  # fmt: skip
+            self._spool.confirm(name, rows[-1].position, offset, [row for row, _ in refused])
             if self.trouble.pop(name, None):
                 log.warning("%s takes events again", name)
             self._spool.checkpoint()

@@ -399,17 +399,24 @@ class Spool:
         with self._lock:
             self._with_room(lambda: self._move(sink, Cursor(self._cursors[sink].position, offset)))
 
-    def confirm(self, sink: str, position: int, offset: int | None) -> None:
-        """The sink has everything up to ``position``; what all sinks have goes."""
+    def confirm(self, sink: str, position: int, offset: int | None, refused: Sequence[Row] = ()) -> None:
+        """The sink has everything up to ``position``, but for what it refused for good, which is declared; what all sinks have goes."""
         with self._lock:
             self._sending[sink] = 0
-            self._with_room(lambda: self._move(sink, Cursor(position, offset)))
+            self._with_room(lambda: self._move(sink, Cursor(position, offset), refused))
             self.confirmed.notify_all()
 
-    def _move(self, sink: str, cursor: Cursor) -> None:
+    def _move(self, sink: str, cursor: Cursor, refused: Sequence[Row] = ()) -> None:
         known = {**self._cursors, sink: cursor}
         done = min(each.position for each in known.values())
         with self._transaction(*self._streams.values()):
+            for number in sorted({row.stream for row in refused}):
+                stream = self._streams[number]
+                self._settle(stream)
+                for first, last in _ranges(
+                    row.seq for row in refused if row.stream == number and not self._declares(row)
+                ):
+                    self._declare(stream, first, last, "refused")
             for stream in self._streams.values():
                 if stream.stored != stream.next_seq:
                     self._keep(stream)
@@ -424,6 +431,13 @@ class Spool:
         self._cursors = known
         self._bytes -= freed
         self._wal += 4 * PAGE
+
+    def _declares(self, row: Row) -> bool:
+        """Whether a row says what was lost: nobody says of it that it was lost itself."""
+        (declares,) = self._db.execute(
+            "SELECT declares FROM events WHERE position = ?", (row.position,)
+        ).fetchone()
+        return bool(declares)
 
     def leave(self, sink: str) -> None:
         """The rows of :meth:`batch` are not on their way any more."""

@@ -433,7 +433,12 @@ def test_something_else_is_no_spool_and_is_left_alone(tmp_path: Path) -> None:
         ({"sink": [AWAY, AWAY], "spool": "x"}, "each once"),
         ({"sink": "file:", "spool": "x"}, "names no file"),
         ({"sink": "file://host/x", "spool": "x"}, "names a host"),
-        ({"sink": "https://collector", "spool": "x"}, "kafka://host:port"),
+        ({"sink": "https://collector"}, "needs a spool"),
+        ({"sink": "ftp://collector", "spool": "x"}, "kafka://host:port"),
+        ({"sink": "http://collector.example", "spool": "x"}, "in the clear"),
+        ({"sink": "https://me:secret@collector", "spool": "x"}, "set TURNLEDGER_COLLECTOR_TOKEN"),
+        ({"sink": "https://", "spool": "x"}, "no address of a collector"),
+        ({"sink": "https://collector:port", "spool": "x"}, "no address of a collector"),
     ],
 )
 def test_what_does_not_go_together_is_a_sentence(given: dict[str, Any], said: str) -> None:

@@ -14,13 +14,14 @@ Tenant = Annotated[str | None, typer.Option(help="Only this tenant.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``sessions list`` and what :mod:`turnledger.cli.story` tells of one session."""
-    from turnledger.cli import story
+    """Add ``sessions list``, what :mod:`turnledger.cli.story` tells of one session, and what the doctor says of it."""
+    from turnledger.cli import sessions_check, story
 
     sessions = typer.Typer(help="What happened, what it cost, and is this all of it?", no_args_is_help=True)
     sessions.command("list")(list_)
     sessions.command("show")(show)
     story.register(sessions)
+    sessions_check.register(sessions)
     app.add_typer(sessions, name="sessions")
 
 

@@ -38,6 +38,8 @@ class Report:
 
     faults: dict[str, list[Fault]] = field(default_factory=lambda: {name: [] for name in INVARIANTS})
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(INVARIANTS, 0))
+    shown: int = SHOWN
+    """Faults of one invariant that are kept."""
     notes: list[str] = field(default_factory=list)
     """What is as it should be, but not what a person would expect."""
     unsettled: list[str] = field(default_factory=list)
@@ -57,7 +59,7 @@ class Report:
     def add(self, faults: Iterable[Fault]) -> None:
         for fault in faults:
             self.counts[fault.invariant] += fault.faults
-            if len(self.faults[fault.invariant]) < SHOWN:
+            if len(self.faults[fault.invariant]) < self.shown:
                 self.faults[fault.invariant].append(fault)
 
     @property

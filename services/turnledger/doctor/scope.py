@@ -93,8 +93,12 @@ def parse_since(text: str, now: float | None = None) -> int:
 def one_session(connection: psycopg.Connection[Any], named: str, tenant: str | None = None) -> Scope:
     """The session that ``named`` means: an id, ``tenant/session_id``, or a name. Raises ``NoSuchSession``, with the question to answer where it may
     mean several."""
-    found = find_session(connection, named, tenant)
-    return Scope(session=found, sessions=SortedNumbers(array("q", [found.session_no])))
+    return of_session(find_session(connection, named, tenant))
+
+
+def of_session(ref: SessionRef) -> Scope:
+    """One session that is known."""
+    return Scope(session=ref, sessions=SortedNumbers(array("q", [ref.session_no])))
 
 
 def what_came_since(connection: psycopg.Connection[Any], since: int) -> Scope:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from turnledger.doctor.audit import hourly_rows, ledger_faults, read_rows
-from turnledger.doctor.faults import INVARIANTS, Fault, Report
+from turnledger.doctor.faults import INVARIANTS, SHOWN, Fault, Report
 from turnledger.doctor.held import (
     TWICE,
     UNREADABLE,
@@ -130,10 +130,12 @@ def verify_on(
     *,
     settle_seconds: float = 10.0,
     progress: Progress = lambda sessions: None,
+    shown: int = SHOWN,
 ) -> Report:
-    """The same on a connection: in its transaction where it is in one, else in short ones, which should be REPEATABLE READ."""
+    """The same on a connection: in its transaction where it is in one, else in short ones, which should be REPEATABLE READ. ``shown``: faults that the
+    report keeps of each invariant."""
     load_as_microseconds(connection)
-    return _Verifier(connection, price, scope or Scope(), progress).run(settle_seconds)
+    return _Verifier(connection, price, scope or Scope(), progress, shown).run(settle_seconds)
 
 
 class _Sized(NamedTuple):
@@ -158,13 +160,18 @@ class _Stored:
 
 class _Verifier:
     def __init__(
-        self, connection: psycopg.Connection[Any], price: PriceFunction, scope: Scope, progress: Progress
+        self,
+        connection: psycopg.Connection[Any],
+        price: PriceFunction,
+        scope: Scope,
+        progress: Progress,
+        shown: int,
     ) -> None:
         self.connection = connection
         self.price = price
         self.scope = scope
         self.progress = progress
-        self.report = Report(partly=not scope.whole, not_checked=scope.says())
+        self.report = Report(partly=not scope.whole, not_checked=scope.says(), shown=shown)
         if scope.session is not None:
             self.report.skipped = {"I2", "I3"}
         self.waiting: dict[int, str] = {}

@@ -26,6 +26,7 @@ COMMANDS = (
     "verify",
     "sessions",
     "dead",
+    "prices",
     "demo",
 )
 """Modules of this package, in the order of ``--help``."""

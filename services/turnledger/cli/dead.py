@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.who import person
 from turnledger.errors import TurnledgerError
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def requeue(
             settings.record_limit_bytes, settings.dead_letter_bytes, Redactor(slot_key=settings.slot_key())
         )
         work = Requeue(
-            connection, decider, by=by or _person(), dead_letter_bytes=settings.dead_letter_bytes, dry=dry_run
+            connection, decider, by=by or person(), dead_letter_bytes=settings.dead_letter_bytes, dry=dry_run
         )
         try:
             became = list(work.run(ids or choose(connection, chosen), fix=correction))
@@ -250,7 +251,7 @@ def resume(
         )
     name = topic or Settings().topic
     with _connection() as connection:
-        places = fence.resume(connection, name, partition, by=by or _person(), why=why)
+        places = fence.resume(connection, name, partition, by=by or person(), why=why)
     if not places:
         which = "no partition" if partition is None else f"partition {partition}"
         stands = "stands still" if partition is None else "does not stand still"
@@ -304,19 +305,6 @@ def _since(given: str | None) -> datetime | None:
             f"--since {given!r} is no time: say 2026-01-31T12:00:00Z (with its offset), or 30m, 12h, 7d for so long ago."
         )
     return instant
-
-
-def _person() -> str:
-    """Who runs this: user and host."""
-    import getpass
-    import os
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _connection() -> psycopg.Connection[Any]:

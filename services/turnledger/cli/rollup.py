@@ -25,10 +25,8 @@ def rollup(
     ] = None,
 ) -> None:
     """Keep sessions, usage and cost up to what was ingested. Any number of these may run at once."""
-    from functools import partial
-
     from turnledger.cli.addresses import database_url
-    from turnledger.pricing import packaged, price_call
+    from turnledger.rollup.prices import PriceBook
     from turnledger.rollup.settings import RollupSettings
     from turnledger.rollup.worker import run_worker
 
@@ -40,5 +38,5 @@ def rollup(
     settings = RollupSettings().model_copy(
         update={name: value for name, value in given.items() if value is not None}
     )
-    status = run_worker(settings, database_url(settings), partial(price_call, packaged()), once=once)
+    status = run_worker(settings, database_url(settings), PriceBook(), once=once)
     raise typer.Exit(status)

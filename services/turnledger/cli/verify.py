@@ -45,14 +45,13 @@ def verify(
     import json
     import logging
     from dataclasses import replace
-    from functools import partial
 
     from turnledger.cli.addresses import database_url, kafka_bootstrap
     from turnledger.cli.progress import counting
     from turnledger.doctor.scope import NotAScope, parse_since
     from turnledger.doctor.verify import Topics
     from turnledger.doctor.verify import verify as run
-    from turnledger.pricing import packaged, price_call
+    from turnledger.rollup.prices import PriceBook
     from turnledger.settings import Settings
     from turnledger.store.migrate import require
 
@@ -71,7 +70,7 @@ def verify(
             again = replace(again, progress=lambda count: told(count, "records of Kafka"))
         report = run(
             url,
-            partial(price_call, packaged()),
+            PriceBook(),
             session=session,
             tenant=tenant,
             since=began,

@@ -32,6 +32,7 @@ _TABLES: dict[str, tuple[columns.Column, ...]] = {
     "hour_parts": columns.HOUR_PARTS,
     "call_overlay": columns.CALL_OVERLAY,
     "part_overlay": columns.PART_OVERLAY,
+    "repriced": columns.REPRICED,
 }
 _KEYS: dict[str, Callable[[Row], Hashable]] = {
     "sessions": lambda row: 0,
@@ -41,6 +42,7 @@ _KEYS: dict[str, Callable[[Row], Hashable]] = {
     "hour_parts": lambda row: (row["hour"], row["provider"], row["model"]),
     "call_overlay": lambda row: row["call_key"],
     "part_overlay": lambda row: row["part_key"],
+    "repriced": lambda row: (row["call_key"], row["part_key"], row["run_no"]),
 }
 
 
@@ -153,6 +155,7 @@ def rollup_faults(
         "hour_parts": computed.hour_parts,
         "call_overlay": computed.calls,
         "part_overlay": computed.parts,
+        "repriced": computed.repriced,
     }
     faults: list[Fault] = []
     for table, listed in _TABLES.items():

@@ -44,8 +44,8 @@ from turnledger.doctor.resum import (
 from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.fold.ownership import Ownership
-from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
+from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
@@ -83,7 +83,7 @@ class Topics:
 
 def verify(
     database_url: str,
-    price: PriceFunction,
+    price: PriceSource,
     *,
     session: str | None = None,
     tenant: str | None = None,
@@ -125,7 +125,7 @@ def scope_of(
 
 def verify_on(
     connection: psycopg.Connection[Any],
-    price: PriceFunction,
+    price: PriceSource,
     scope: Scope | None = None,
     *,
     settle_seconds: float = 10.0,
@@ -162,7 +162,7 @@ class _Verifier:
     def __init__(
         self,
         connection: psycopg.Connection[Any],
-        price: PriceFunction,
+        price: PriceSource,
         scope: Scope,
         progress: Progress,
         shown: int,
@@ -363,7 +363,7 @@ class _Verifier:
             dead_letters=stored.letters[number],
             redactions=stored.redactions[number],
             ownership=ownership,
-            price=self.price,
+            price=prices_of(self.price, self.connection),
             turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},
             stored=stored.rollup,
         )

@@ -376,6 +376,17 @@ PART_OVERLAY: tuple[Column, ...] = (
     ("catalog_version", "int4"),
     ("unpriced", "bool"),
 )
+REPRICED: tuple[Column, ...] = (
+    # Every price that a call or a contribution ever had, where a reprice run set one: the first as run 0, the last one counts.
+    ("call_key", "text"),  # of one of the two
+    ("part_key", "text"),
+    ("run_no", "int4"),
+    ("cost_micro_usd", "int8"),
+    ("cost_fidelity", "text"),
+    ("price_id", "text"),
+    ("catalog_version", "int4"),
+    ("unpriced", "bool"),
+)
 TURN_OVERLAY: tuple[Column, ...] = (
     # The turn after ownership; `overlay` replaces the record's members of the same names (model_calls, usage, inherited_usage, cost_micro_usd).
     ("turn_key", "text"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from turnledger.fold.columns import BUCKETS
 from turnledger.fold.model import Row
@@ -59,6 +59,23 @@ class PriceFunction(Protocol):
         *,
         one_request: bool,
     ) -> Priced: ...
+
+
+@runtime_checkable
+class PriceHistory(PriceFunction, Protocol):
+    """A price function that remembers what a call cost before it was repriced (contract 9)."""
+
+    def every(
+        self,
+        provider: str | None,
+        model: str | None,
+        usage: Mapping[str, int | None],
+        at: int | None,
+        convention: str | None,
+        *,
+        one_request: bool,
+    ) -> Sequence[tuple[int, Priced]]:
+        """(number of the reprice run, price) in their order, the first price as run 0; empty for what was never repriced."""
 
 
 @dataclass(slots=True)
@@ -113,6 +130,8 @@ class SessionRollup:
     """``columns.CALL_OVERLAY``, one for each call."""
     parts: list[Row]
     """``columns.PART_OVERLAY``, one for each contribution."""
+    repriced: list[Row]
+    """``columns.REPRICED``: the prices of what reprice runs touched, by key and run."""
     turns: dict[str, TurnSums]
     """By ``turn_key``."""
     findings: list[Row]
@@ -157,6 +176,7 @@ def roll_up(rows: SessionRows, owner: Callable[[str], str], price: PriceFunction
         hour_parts=[] if kind == "eval" else _hour_parts(own_calls, summed),
         calls=overlays,
         parts=[part.overlay for part in contributions],
+        repriced=_repriced(calls, rows.contributions, price),
         turns=turns,
         findings=_unpriced(summed),
     )
@@ -237,14 +257,16 @@ class _Part:
 
 
 def _price(row: Row, price: PriceFunction, *, one_request: bool) -> Row:
-    priced = price(
-        row["provider"],
-        row["model"],
-        {name: row[f"{name}_tokens"] for name in BUCKETS},
-        row["hour_at"],
-        row["token_convention"],
-        one_request=one_request,
-    )
+    return _price_columns(price(*_question(row), one_request=one_request))
+
+
+def _question(row: Row) -> tuple[str | None, str | None, Row, int | None, str | None]:
+    """What a price function is asked about a call or a contribution."""
+    usage = {name: row[f"{name}_tokens"] for name in BUCKETS}
+    return row["provider"], row["model"], usage, row["hour_at"], row["token_convention"]
+
+
+def _price_columns(priced: Priced) -> Row:
     return {
         "cost_micro_usd": add([priced.cost_micro_usd]),
         "cost_fidelity": priced.cost_fidelity,
@@ -252,6 +274,33 @@ def _price(row: Row, price: PriceFunction, *, one_request: bool) -> Row:
         "catalog_version": priced.catalog_version,
         "unpriced": priced.unpriced,
     }
+
+
+def _repriced(calls: Sequence[Row], contributions: Sequence[Row], price: PriceFunction) -> list[Row]:
+    if not isinstance(price, PriceHistory):
+        return []
+    rows = []
+    for call in calls:
+        for run_no, priced in price.every(*_question(call), one_request=True):
+            rows.append(
+                {
+                    "call_key": call["call_key"],
+                    "part_key": None,
+                    "run_no": run_no,
+                    **_price_columns(priced),
+                }
+            )
+    for part in contributions:
+        for run_no, priced in price.every(*_question(part), one_request=False):
+            rows.append(
+                {
+                    "call_key": None,
+                    "part_key": part["part_key"],
+                    "run_no": run_no,
+                    **_price_columns(priced),
+                }
+            )
+    return rows
 
 
 def _call_overlay(call: Row, owner: str, session_id: str, price: PriceFunction) -> Row:

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from turnledger.pricing.catalogue import packaged
 from turnledger.pricing.cost import Price, price_call
+from turnledger.pricing.history import Prices, Published, Reprice
 from turnledger.pricing.rates import Catalogue, Rate, Rates
 
-__all__ = ["Catalogue", "Price", "Rate", "Rates", "packaged", "price_call"]
+__all__ = [
+    "Catalogue",
+    "Price",
+    "Prices",
+    "Published",
+    "Rate",
+    "Rates",
+    "Reprice",
+    "packaged",
+    "price_call",
+]

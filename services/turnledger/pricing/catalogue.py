@@ -1,6 +1,6 @@
-"""Catalogue version 1: the price list packaged with ``genai-prices``, read as exact decimals (contract 9).
+"""A catalogue: our own list above the one packaged with ``genai-prices``, read as exact decimals (contract 9).
 
-It never asks the network and never looks at the clock: the same call has the same price on every machine with the same package.
+It never asks the network and never looks at the clock: the same call has the same price on every machine with the same lists.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from functools import cache, lru_cache
 from genai_prices import types as genai
 from genai_prices.data_snapshot import find_provider_by_id
 
+from turnledger.pricing.own import NOTHING_OF_OUR_OWN, OwnList, complete
 from turnledger.pricing.rates import Rate, Rates
 
 DAY = 86_400_000_000
 """µs."""
-CLAUDE_WRITE_5M = Decimal("1.25")
-CLAUDE_WRITE_1H = Decimal(2)
-"""Anthropic's published multiples of the input price for cache writes: used where the package has no price of its own for a Claude model."""
 NO_PROVIDER = frozenset({"", "unknown", "litellm"})
 """Words that stand where a provider belongs and name none: the model's own spelling decides."""
 
@@ -46,11 +44,14 @@ class _Dated:
 
 
 class PackagedCatalogue:
-    """The list of the installed ``genai-prices`` package under a version number."""
+    """A list of ``genai-prices`` under a version number, with our own prices above it where there are any."""
 
-    def __init__(self, providers: list[genai.Provider], version: int = 1) -> None:
+    def __init__(
+        self, providers: list[genai.Provider], version: int = 1, own: OwnList = NOTHING_OF_OUR_OWN
+    ) -> None:
         self._providers = providers
         self._version = version
+        self._own = own
         self._lookup = lru_cache(maxsize=4096)(self._look_up)
 
     @property
@@ -58,14 +59,28 @@ class PackagedCatalogue:
         """Its number, from 1."""
         return self._version
 
+    @property
+    def own(self) -> OwnList:
+        """The list above the packaged one."""
+        return self._own
+
+    def with_own(self, version: int, own: OwnList) -> PackagedCatalogue:
+        """Another version over the same packaged list."""
+        return PackagedCatalogue(self._providers, version, own)
+
     def find(self, provider: str | None, model: str | None, at: int | None) -> Rates | None:
         """Rates of a model at an instant (µs since 1970 UTC; None: the earliest price known), None when the model is unknown.
 
-        Of several prices the last one whose condition holds counts, else the first: the package's own rule.
+        Ours before theirs at each place where the model may stand, best place first. Of several prices of theirs the last one whose
+        condition holds counts, else the first: the package's own rule.
         """
         if not model:
             return None
-        prices = self._lookup((provider or "").strip().lower(), model.strip().lower())
+        owners, prices = self._lookup((provider or "").strip().lower(), model.strip().lower())
+        for named in owners:
+            rates = self._own.find(*named, at)
+            if rates is not None:
+                return rates
         if not prices:
             return None
         if at is not None:
@@ -74,12 +89,28 @@ class PackagedCatalogue:
                     return price.rates
         return prices[0].rates
 
-    def _look_up(self, provider: str, model: str) -> tuple[_Dated, ...]:
+    def _look_up(self, provider: str, model: str) -> tuple[tuple[tuple[str, str], ...], tuple[_Dated, ...]]:
+        """(names under which our own list may know the model, best first; the packaged prices that hold where it knows none).
+
+        A place with packaged prices is the last one: further ones are worse for both lists.
+        """
+        names: dict[tuple[str, str], None] = {}
+        if provider not in NO_PROVIDER:
+            names[provider, model] = None
+            prefix, slash, rest = model.partition("/")
+            if slash and prefix == provider:
+                names[provider, rest] = None
         for owner, spelling in self._places(provider, model):
+            names[owner.id, spelling] = None
             found = owner.find_model(spelling, all_providers=self._providers)
             if found is not None:
-                return tuple(_dated(owner, found))
-        return ()
+                # A price of ours for a model holds for every spelling that the packaged list knows of it.
+                names[owner.id, found.id.lower()] = None
+                return tuple(names), tuple(_dated(owner, found))
+        prefix, slash, rest = model.partition("/")
+        if slash and prefix:
+            names[prefix, rest] = None
+        return tuple(names), ()
 
     def _places(self, provider: str, model: str) -> Iterator[tuple[genai.Provider, str]]:
         """Where a model may stand, best first: its provider's list, then the provider spelt in ``provider/model``.
@@ -133,22 +164,16 @@ def _moment(value: time) -> int:
 
 
 def _rates(price_id: str, model_id: str, price: genai.ModelPrice) -> Rates:
-    """Tokens without a price of their own cost what the next wider kind costs: 1h writes as writes, cached tokens as input."""
-    base = _rate(price.input_mtok)
-    write = _rate(price.cache_write_5m_mtok) or _rate(price.cache_write_mtok)
-    long_write = _rate(price.cache_write_1h_mtok)
-    if "claude" in model_id and base is not None:
-        write = write or _times(base, CLAUDE_WRITE_5M)
-        long_write = long_write or _times(base, CLAUDE_WRITE_1H)
     requests = _rate(price.requests_kcount)
-    return Rates(
-        price_id=price_id,
-        input=base,
+    return complete(
+        price_id,
+        model_id,
+        input=_rate(price.input_mtok),
         output=_rate(price.output_mtok),
         reasoning=_rate(price.output_reasoning_mtok),
-        cache_read=_rate(price.cache_read_mtok) or base,
-        cache_write_5m=write or base,
-        cache_write_1h=long_write or write or base,
+        cache_read=_rate(price.cache_read_mtok),
+        cache_write_5m=_rate(price.cache_write_5m_mtok) or _rate(price.cache_write_mtok),
+        cache_write_1h=_rate(price.cache_write_1h_mtok),
         request=requests.base * 1000 if requests is not None else Decimal(0),  # USD a thousand -> µUSD each
     )
 
@@ -159,10 +184,6 @@ def _rate(price: Decimal | genai.TieredPrices | None) -> Rate | None:
     if isinstance(price, genai.TieredPrices):
         return Rate(price.base, tuple((tier.start, tier.price) for tier in price.tiers))
     return Rate(price)
-
-
-def _times(rate: Rate, factor: Decimal) -> Rate:
-    return Rate(rate.base * factor, tuple((start, price * factor) for start, price in rate.tiers))
 
 
 @cache

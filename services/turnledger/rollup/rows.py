@@ -16,6 +16,7 @@ from turnledger.fold.order import ordered
 from turnledger.fold.rollup import SessionRollup, SessionRows, overlay
 from turnledger.fold.turns import membership, superseded_streams
 from turnledger.store.named import query
+from turnledger.store.prices import State
 from turnledger.store.read import session_events
 from turnledger.store.write import FINDINGS, copy
 from turnledger.store.write_binary import RowEncoder
@@ -26,6 +27,7 @@ _SESSION = (("session_no", "int8"),)
 _TURN = (("turn_no", "int4"), ("digest", "text"))
 CALL_OVERLAY = RowEncoder(_SESSION, columns.CALL_OVERLAY)
 PART_OVERLAY = RowEncoder(_SESSION, columns.PART_OVERLAY)
+REPRICED = RowEncoder(_SESSION, columns.REPRICED)
 TURN_OVERLAY = RowEncoder((*_SESSION, *_TURN), columns.TURN_OVERLAY)
 HOUR_PARTS = RowEncoder((*_SESSION, ("tenant", "text")), columns.HOUR_PARTS)
 HOUR_MARK = RowEncoder((("tenant", "text"),), columns.HOUR_PARTS[:3])
@@ -43,8 +45,9 @@ _ROLLUP_KEYS = {
     "mcp_usage": ("server_name", "tool_name"),
 }
 _HOUR_KEY = ("hour", "provider", "model")
+_REPRICED_KEY = ("call_key", "part_key", "run_no")
 
-DERIVED = ("call_overlay", "part_overlay", "turn_overlay", *ROLLUPS)
+DERIVED = ("call_overlay", "part_overlay", "turn_overlay", "repriced", *ROLLUPS)
 """Tables of which a session's rows follow from its projected rows, its family and prices alone, beside ``hour_parts`` and findings."""
 
 
@@ -87,6 +90,7 @@ _READ: dict[str, tuple[str, tuple[str, ...]]] = {
     "contributions": ("usage_parts", _names(columns.USAGE_PARTS)),
     "call_overlay": ("call_overlay", _names(columns.CALL_OVERLAY)),
     "part_overlay": ("part_overlay", _names(columns.PART_OVERLAY)),
+    "repriced": ("repriced", _names(columns.REPRICED)),
     "turn_overlay": ("turn_overlay", _names(columns.TURN_OVERLAY, "turn_no", "digest")),
     "hour_parts": ("hour_parts", _names(columns.HOUR_PARTS)),
     "call_claims": ("call_claims", ("identity", "call_key", "content")),
@@ -95,7 +99,7 @@ _READ: dict[str, tuple[str, tuple[str, ...]]] = {
 """What is read of a session: (table, columns)."""
 _ALSO = (
     *("session", "conflicts", "dead_letters", "loose_checks", "open_gaps"),
-    *("redacted_events", "redacted_count", "rollup_findings"),
+    *("redacted_events", "redacted_count", "rollup_findings", "price_state"),
 )
 
 
@@ -121,6 +125,8 @@ class Loaded:
     """… of so many."""
     before: dict[str, list[Row]]
     """By table: what the last roll-up set."""
+    prices: State
+    """Which prices there are."""
 
 
 class Statements:
@@ -221,6 +227,7 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         found["redacted_events"],
         found["redacted_count"][0]["events"],
         {table: found[table] for table in (*DERIVED, "hour_parts", "call_claims", "rollup_findings")},
+        State(**found["price_state"][0]),
     )
 
 
@@ -260,6 +267,7 @@ def put(do: Statements, loaded: Loaded, rollup: SessionRollup, findings: Sequenc
     """
     moved = _put_calls(do, loaded, rollup)
     _set(do, loaded, "part_overlay", PART_OVERLAY, _names(columns.PART_OVERLAY), ("part_key",), rollup.parts)
+    _set(do, loaded, "repriced", REPRICED, _names(columns.REPRICED), _REPRICED_KEY, rollup.repriced)
     _put_turns(do, loaded, rollup, moved)
     for table, listed in ROLLUPS.items():
         rows = [rollup.session] if table == "sessions" else getattr(rollup, table)

@@ -11,6 +11,7 @@ from turnledger.fold.findings import grouped, redacted_at_ingest
 from turnledger.fold.model import Row
 from turnledger.fold.rollup import PriceFunction, roll_up
 from turnledger.rollup.claims import settle
+from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.rollup.rows import Loaded, Statements, load, put, remove
 
 LEAST_PAUSE_SECONDS = 1.0
@@ -25,12 +26,12 @@ class Outcome(Enum):
     REMOVED = "removed"
     """Ingest has taken back all its rows."""
     BUSY = "busy"
-    """Another worker has it."""
+    """Another worker has it, or prices are being published."""
     WAITS = "waits"
     """It is not due yet, or another worker has just done it."""
 
 
-def roll_up_session(do: Statements, session_no: int, price: PriceFunction, *, now: bool = False) -> Outcome:
+def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now: bool = False) -> Outcome:
     """Bring everything that follows from a session's projected rows up to them. Commits; after an exception nothing was done.
 
     ``now``: whether it is due or not. Raises what psycopg raises, and ``rows.Torn`` where ingest wrote in between (its mark is there).
@@ -48,7 +49,7 @@ def roll_up_session(do: Statements, session_no: int, price: PriceFunction, *, no
         if loaded is None:
             remove(do, session_no)
         else:
-            _set(do, loaded, price)
+            _set(do, loaded, prices_of(price, do.connection, loaded.prices))
         took = time.monotonic() - began
         do.run(
             "due",

@@ -13,8 +13,8 @@ import psycopg
 import structlog
 
 from turnledger.errors import TurnledgerError
-from turnledger.fold.rollup import PriceFunction
 from turnledger.rollup.hours import set_hours
+from turnledger.rollup.prices import PriceBook, PriceSource, begin
 from turnledger.rollup.probes import Health, Metrics, Server
 from turnledger.rollup.rows import Connection, Statements, Torn
 from turnledger.rollup.session import TRANSIENT, Outcome, roll_up_session
@@ -62,7 +62,7 @@ class Tick:
 class Rollup:
     """One worker on one connection of its own. :meth:`run` goes on until :meth:`stop`; :meth:`drain` until no mark is left."""
 
-    def __init__(self, settings: RollupSettings, database_url: str, price: PriceFunction) -> None:
+    def __init__(self, settings: RollupSettings, database_url: str, price: PriceSource) -> None:
         self.settings = settings
         self.database_url = database_url
         self.price = price
@@ -201,6 +201,8 @@ class Rollup:
             require(self.database_url)
             connection = connect(self.database_url, "rollup", autocommit=True)
             load_as_microseconds(connection)
+            if isinstance(self.price, PriceBook):
+                begin(connection, "turnledger rollup")
             self._connection = connection
         return Statements(connection, active_slot(connection))
 
@@ -221,7 +223,7 @@ def _without_values(error: Exception) -> str:
     return str(error)
 
 
-def run_worker(settings: RollupSettings, database_url: str, price: PriceFunction, *, once: bool) -> int:
+def run_worker(settings: RollupSettings, database_url: str, price: PriceSource, *, once: bool) -> int:
     """Run until SIGTERM or SIGINT, or ``once``: until no mark is left. Returns the exit status; raises :class:`TurnledgerError` sentences."""
     from turnledger.ingest.logs import configure_logging
 

@@ -1,0 +1,1 @@
+select content from ledger.price_lists where source = %(source)s

@@ -391,6 +391,10 @@ def test_a_row_that_is_not_its_fold_is_named(damaged: Callable[..., Report], dam
             "insert into projection_a.tool_usage (session_no, tool_name) select session_no, 'no such tool' from ledger.sessions",
             "tool_usage has a row that should not be",
         ),
+        (
+            "insert into projection_a.repriced (session_no, call_key, run_no) select session_no, call_key, 1 from projection_a.call_overlay",
+            "repriced has a row that should not be",
+        ),
     ],
 )
 def test_a_rollup_that_is_not_its_recomputation_is_named(

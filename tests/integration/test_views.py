@@ -64,6 +64,9 @@ PROMISED: dict[str, list[str]] = {
     "partition_stops": ["topic", "partition", "at_offset", "dead", "share", "stopped_at", "resumed_at", "resumed_by", "resumed_why"],
     "accounts": ["topic", "partition", "records", "accepted", "duplicates", "conflicts", "dead", "requeued"],
     "redactions": [*POSITION, "redactions"],
+    "call_prices": [*KEYS, "call_key", "part_key", "run", "reprice", "cost_micro_usd", "price_id", "catalog_version", "unpriced", "current"],
+    "price_catalogues": ["version", "published_at", "source", "own", "by", "why", "at"],
+    "reprices": ["run", "name", "version", "since", "until", "sessions", "by", "why"],
     "findings": [*KEYS, "check", "severity", "count", "rows"],
 }  # fmt: skip
 

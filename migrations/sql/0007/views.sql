@@ -4,7 +4,7 @@ select
     s.session_id,
     p.call_key,
     p.part_key,
-    p.run_no,
+    p.run_no as run,
     n.name as reprice,
     p.cost_micro_usd,
     p.cost_fidelity,

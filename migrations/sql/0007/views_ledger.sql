@@ -3,5 +3,5 @@ select version, published_at, source, jsonb_array_length(own -> 'models') as own
 from ledger.price_catalogues;
 
 create view turnledger.reprices as
-select run_no, name, version, since, until, sessions, "by", why
+select run_no as run, name, version, since, until, sessions, "by", why
 from ledger.reprices;

@@ -31,7 +31,9 @@ def upgrade() -> None:
         run((FOLDER / "projection.sql").read_text().replace("{slot}", slot))
     parts = re.split(r"^-- view: (\w+)\n", (FOLDER / "views.sql").read_text(), flags=re.MULTILINE)[1:]
     for name, body in zip(parts[::2], parts[1::2], strict=True):
-        branches = (body.replace("{slot}", slot).replace("{letter}", letter) for letter, slot in SLOTS.items())
+        branches = (
+            body.replace("{slot}", slot).replace("{letter}", letter) for letter, slot in SLOTS.items()
+        )
         run(f"create view turnledger.{name} as\n" + "\nunion all\n".join(branches))
     run((FOLDER / "views_ledger.sql").read_text())
 

@@ -38,14 +38,13 @@ def check(
 ) -> None:
     """Look for everything that is missing, doubled, contradicted or unread, and say why it may be so. Exit status 1 on a red finding."""
     import json
-    from functools import partial
 
     import psycopg
 
     from turnledger.cli.addresses import database_url
     from turnledger.cli.progress import counting
     from turnledger.doctor import check as doctor
-    from turnledger.pricing import packaged, price_call
+    from turnledger.rollup.prices import PriceBook
     from turnledger.store.connect import connect
     from turnledger.store.migrate import require
 
@@ -53,7 +52,7 @@ def check(
         raise TurnledgerError("--all looks at every session: name none with it.")
     url = database_url()
     require(url)
-    price = partial(price_call, packaged())
+    price = PriceBook()
     with (
         counting("checked", "sessions") as told,
         connect(url, "check", statement_seconds=0, idle_seconds=0, lock_seconds=5) as connection,

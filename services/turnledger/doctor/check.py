@@ -21,7 +21,7 @@ from turnledger.doctor.scope import Scope, of_session
 from turnledger.doctor.verify import Progress, verify_on
 from turnledger.doctor.why import REASONS, explain
 from turnledger.doctor.why.session import MCP_METHODS, own_findings
-from turnledger.fold.rollup import PriceFunction
+from turnledger.rollup.prices import PriceSource
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot, of_slot
 
@@ -138,7 +138,7 @@ def newest(connection: psycopg.Connection[Any], tenant: str | None = None) -> Se
 
 def check_one(
     connection: psycopg.Connection[Any],
-    price: PriceFunction,
+    price: PriceSource,
     typed: str | None,
     *,
     tenant: str | None = None,
@@ -157,7 +157,7 @@ def check_one(
 
 def check_all(
     connection: psycopg.Connection[Any],
-    price: PriceFunction,
+    price: PriceSource,
     *,
     tenant: str | None = None,
     settle_seconds: float = 10.0,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import secrets
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -15,8 +17,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.stack import databases, servers
 from tests.stack.commands import run
-from turnledger.doctor.naming import NoSuchSession, WhichSession, find_session
-from turnledger.doctor.sessions import list_sessions, show_session
+from turnledger.doctor.listing import Wanted, list_sessions
+from turnledger.doctor.naming import NoSuchSession, WhichSession, find_session, letters_of
+from turnledger.doctor.sessions import show_session
 
 FIGURES = {
     "turn_count": 2,
@@ -159,8 +162,72 @@ def test_the_latest_activity_comes_first(link: psycopg.Connection[Any]) -> None:
 
 
 def test_count_and_tenant_narrow_the_list(link: psycopg.Connection[Any]) -> None:
-    assert [row["session_id"] for row in list_sessions(link, count=1)] == ["beta"]
-    assert [row["session_id"] for row in list_sessions(link, tenant="other")] == ["alpha"]
+    assert [row["session_id"] for row in list_sessions(link, Wanted(count=1))] == ["beta"]
+    assert [row["session_id"] for row in list_sessions(link, Wanted(tenant="other"))] == ["alpha"]
+
+
+CHOICES: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["rich", "plain", "empty"]),
+    ({"vacuumed_too": True}, ["rich", "plain", "empty", "gone"]),
+    ({"status": "crashed"}, ["plain"]),
+    ({"agent": "coder"}, ["rich"]),
+    ({"since": 1_767_225_602_500_000}, ["rich"]),  # 2026-01-01T00:00:02.5Z
+    ({"min_cost": Decimal("0.5")}, ["rich"]),
+    ({"min_cost": Decimal("0.500001")}, []),
+    ({"with_model": True}, ["rich", "plain"]),
+    ({"with_net": True}, ["rich"]),
+    ({"with_tools": True}, ["rich", "plain"]),
+    ({"with_mcp": True}, ["rich"]),
+    ({"with_detail": True, "vacuumed_too": True}, ["rich", "plain"]),
+    ({"with_tools": True, "count": 1}, ["rich"]),
+    ({"with_tools": True, "status": "crashed", "count": 1}, ["plain"]),
+]
+
+
+@pytest.mark.parametrize(("wanted", "found"), CHOICES, ids=lambda value: " ".join(value) or "none")
+def test_a_list_is_narrowed_before_it_is_counted(
+    link: psycopg.Connection[Any], wanted: dict[str, Any], found: list[str]
+) -> None:
+    """Four sessions of a tenant: one that did everything, one with tokens and tools alone, an empty one, and one that was vacuumed."""
+    rich = session(
+        link, "rich", tenant="n", agent="coder", status="stopped", detail="full", last_activity_at="2026-01-01T00:00:03Z",
+        total_input_tokens=10, output_tokens=None, total_requests=2, total_tool_calls=3, cost_micro_usd=500_000,
+    )  # fmt: skip
+    insert(link, "projection_a.mcp_usage", session_no=rich, server_name="srv", tool_name="x", call_count=2)
+    session(
+        link, "plain", tenant="n", status="crashed", detail="full", last_activity_at="2026-01-01T00:00:02Z", total_tool_calls=1, output_tokens=5,
+    )  # fmt: skip
+    session(link, "empty", tenant="n", last_activity_at="2026-01-01T00:00:01Z")
+    session(link, "gone", tenant="n", detail="vacuumed", last_activity_at="2026-01-01T00:00:00Z")
+    rows = list_sessions(link, Wanted(tenant="n", **wanted))
+    assert [row["session_id"] for row in rows] == found
+    assert [row["total_mcp_calls"] for row in rows if row["session_id"] in ("rich", "plain")] in (
+        [2, 0],
+        [2],
+        [0],
+        [],
+    )
+    link.rollback()
+
+
+def test_csv_has_every_column_under_its_name(url: str) -> None:
+    done = command(url, "list", "--tenant", "default", "-n", "2", "--csv")
+    first, *rest = csv.DictReader(done.stdout.splitlines())
+    assert (first["session_id"], first["cost_micro_usd"], first["grade"]) == ("beta", "", "complete")
+    assert (rest[0]["models"], rest[0]["cost_micro_usd"], rest[0]["total_mcp_calls"]) == (
+        '["m-1"]',
+        "1234500",
+        "0",
+    )
+    assert command(url, "list", "--csv", "--json").returncode == 2
+
+
+def test_an_amount_that_is_none_is_a_sentence(url: str) -> None:
+    done = command(url, "list", "--min-cost", "cheap")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "turnledger: --min-cost 'cheap' is no amount: say dollars, as in 0.50.\n",
+    )
 
 
 def test_an_instant_is_utc_text_with_six_digits_even_before_the_calendar_of_python(
@@ -228,6 +295,14 @@ def test_a_name_that_one_session_has_is_resolved_to_its_id(link: psycopg.Connect
     link.rollback()
 
 
+def test_letters_are_chosen_by_an_id_of_every_tenant_and_else_by_what_is_meant(
+    link: psycopg.Connection[Any],
+) -> None:
+    assert letters_of(link, "alpha") == ("alpha", None)
+    assert letters_of(link, "other/alpha") == ("alpha", "other")
+    assert letters_of(link, "never/seen") == ("never/seen", None)
+
+
 def test_a_session_takes_no_id_of_another_by_calling_itself_so(link: psycopg.Connection[Any]) -> None:
     _named(link, "vm-4", "beta", "gpt-4o", "2026-03-01T00:00:00Z")
     assert find_session(link, "beta").session_id == "beta"
@@ -265,41 +340,13 @@ def test_json_is_one_object_and_nothing_else(url: str) -> None:
 def test_plain_output_has_a_line_a_session_and_says_what_is_not_known(url: str) -> None:
     done = command(url, "list", "--tenant", "default", "-n", "2")
     lines = done.stdout.splitlines()
-    assert lines[0] == "sessions"
-    assert lines[1].split() == [
-        "session",
-        "agent",
-        "status",
-        "last",
-        "activity",
-        "turns",
-        "calls",
-        "tools",
-        "in",
-        "out",
-        "cost",
-        "known",
-        "gaps",
-        "grade",
-    ]
-    assert lines[3].split() == [
-        "alpha",
-        "coder",
-        "ended",
-        "2026-03-01",
-        "10:00:05Z",
-        "2",
-        "3",
-        "4",
-        "12,345",
-        "678",
-        "$1.2345",
-        "+1?",
-        "2/3",
-        "1",
-        "gaps",
-    ]
-    assert lines[2].split()[-6:] == ["–", "–", "–", "–", "–", "complete"]
+    heads = "session name agent status created dur cost known net tokens tool mcp fs turns calls gaps grade last activity"
+    assert lines[0].split() == heads.split()
+    assert lines[2].split() == [
+        *("alpha", "–", "coder", "ended", "–", "?", "$1.2345", "+1?", "2/3", "–", "13,023", "4", "0", "–", "2", "3", "1", "gaps"),
+        *("2026-03-01", "10:00:05Z"),
+    ]  # fmt: skip
+    assert lines[1].split()[4:] == [*"–?–––––0––––", "complete", "2026-03-01", "10:00:09Z"]
 
 
 def test_text_from_outside_moves_no_cursor(url: str) -> None:

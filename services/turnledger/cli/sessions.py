@@ -15,32 +15,14 @@ Tenant = Annotated[str | None, typer.Option(help="Only this tenant.")]
 
 def register(app: typer.Typer) -> None:
     """Add ``sessions list``, what :mod:`turnledger.cli.story` tells of one session, and what the doctor says of it."""
-    from turnledger.cli import sessions_check, story
+    from turnledger.cli import sessions_check, sessions_list, story
 
     sessions = typer.Typer(help="What happened, what it cost, and is this all of it?", no_args_is_help=True)
-    sessions.command("list")(list_)
+    sessions_list.register(sessions)
     sessions.command("show")(show)
     story.register(sessions)
     sessions_check.register(sessions)
     app.add_typer(sessions, name="sessions")
-
-
-def list_(
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=100_000, help="How many.")] = 20,
-    tenant: Tenant = None,
-    as_json: Json = False,
-) -> None:
-    """The sessions with the latest activity."""
-    from turnledger.doctor import sessions
-
-    with _connection() as connection:
-        rows = sessions.list_sessions(connection, count=count, tenant=tenant)
-    if as_json:
-        _print_json({"sessions": rows})
-        return
-    from turnledger.doctor.pages import sessions_page
-
-    sessions_page(typer.get_text_stream("stdout"), rows)
 
 
 def show(

@@ -1,4 +1,4 @@
-"""What the ledger knows of sessions, for people and scripts: the list, and one session whole. Reads the views, writes nothing."""
+"""What the ledger knows of sessions, for people and scripts: one session whole. Reads the views, writes nothing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from turnledger.doctor.rows import told as _rows
 from turnledger.store.named import query
 from turnledger.store.read import active_slot, of_slot
 
-__all__ = ["NoSuchSession", "find_session", "list_sessions", "show_session"]
+__all__ = ["NoSuchSession", "find_session", "show_session"]
 
 Row = dict[str, Any]
-
-
-def list_sessions(
-    connection: psycopg.Connection[Any], *, count: int = 20, tenant: str | None = None
-) -> list[Row]:
-    """The ``count`` sessions with the latest activity: rows of ``turnledger.sessions``, instants as text (contract 17)."""
-    return _rows(connection, query("read/list_sessions"), {"count": count, "tenant": tenant})
 
 
 def show_session(connection: psycopg.Connection[Any], session_id: str, tenant: str | None = None) -> Row:

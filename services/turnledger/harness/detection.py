@@ -107,7 +107,7 @@ def _of_broken_document(
 def _of_lines(source: Source, formats: Sequence[Format]) -> tuple[Format, Container] | None:
     lines = [each for each in formats if each.lines is not None]
     documents = [each for each in formats if each.document is not None]
-    for record in source.records():
+    for record in source.records(whole=True):
         for each in lines:
             if each.recognises(record.value):
                 return each, "lines"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import orjson
 
@@ -34,6 +35,54 @@ DAMAGE = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 """What the library raises where a database is damaged; the second for names of tables and columns."""
 
 
+class Extent(io.RawIOBase):
+    """The first ``end`` bytes of an open file, read without moving its place: what is appended or renamed meanwhile is not seen."""
+
+    def __init__(self, file: int, end: int) -> None:
+        super().__init__()
+        self._file, self._end, self._place = file, end, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(self._end - self._place, 0)
+        wanted = left if size is None or size < 0 else min(size, left)
+        parts = []
+        while wanted and (part := os.pread(self._file, wanted, self._place)):
+            parts.append(part)
+            self._place += len(part)
+            wanted -= len(part)
+        return b"".join(parts)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
+        self._place = base + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+
+@dataclass(slots=True)
+class Growing:
+    """A file that somebody may be writing, as it stood at one moment: all passes over it see the same bytes of the same file."""
+
+    file: int
+    """A file descriptor that the caller opened, and closes."""
+    size: int
+    """Bytes of the whole."""
+    lines: int
+    """Bytes up to which lines and texts are read: the end of the last whole line, or all."""
+    settled: bool
+    """Whether it has been quiet for so long that it counts as closed: then nothing is held back."""
+    held: bool = False
+    """Whether a reader kept back what may still be written anew; set while it is read."""
+
+
 @dataclass(slots=True)
 class Source:
     """One file. ``session``: the name that the caller gives, for formats that hold none."""
@@ -42,16 +91,31 @@ class Source:
     session: str | None = None
     content: bytes | None = None
     """The bytes, where they are not those of ``path``."""
+    growing: Growing | None = None
+    """Where it is followed while it is written; else it is closed."""
     condition: Condition = field(default_factory=Condition)
     """What was odd about the file, after its last complete reading."""
     _document: Any = None
     _parsed: bool = False
     _of_document: Condition = field(default_factory=Condition)
 
-    def open(self) -> IO[bytes]:
-        """The raw bytes."""
+    @property
+    def unsettled(self) -> bool:
+        """Whether what stands at its end may still be written anew."""
+        return self.growing is not None and not self.growing.settled
+
+    def hold(self) -> None:
+        """A reader keeps back a record that may still be written anew: it is told when it is whole, or when the file has settled."""
+        if self.growing is not None:
+            self.growing.held = True
+
+    def open(self, *, whole: bool = True) -> IO[bytes]:
+        """The raw bytes; unless ``whole``, of a file that grows only its whole lines."""
         if self.content is not None:
             return io.BytesIO(self.content)
+        if self.growing is not None:
+            end = self.growing.size if whole else self.growing.lines
+            return cast(IO[bytes], Extent(self.growing.file, end))
         try:
             return self.path.open("rb")
         except OSError as error:
@@ -60,7 +124,7 @@ class Source:
     def head(self, size: int = HEAD) -> bytes:
         """The first plain bytes."""
         taken = b""
-        for chunk in self._plain(Condition()):
+        for chunk in self._plain(Condition(), whole=True):
             taken += chunk
             if len(taken) >= size:
                 break
@@ -71,11 +135,14 @@ class Source:
         with self.open() as file:
             return file.read(len(DATABASE_MAGIC)) == DATABASE_MAGIC
 
-    def records(self, *, having: tuple[bytes, ...] = ()) -> Iterator[Record]:
-        """The JSON objects of its lines, in file order; may be called again. ``having``: only of lines that hold one of these words."""
+    def records(self, *, having: tuple[bytes, ...] = (), whole: bool = False) -> Iterator[Record]:
+        """The JSON objects of its lines, in file order; may be called again. ``having``: only of lines that hold one of these words.
+
+        ``whole``: also a last line that is still being written, for those who only ask whose it is.
+        """
         condition = Condition()
         try:
-            with self.open() as file:
+            with self.open(whole=whole) as file:
                 yield from read_records(file, condition, having=having)
         except OSError as error:
             raise unreadable(self.path, error) from error
@@ -85,7 +152,7 @@ class Source:
     def document(self) -> Any:
         """The one JSON value that it holds; None where it holds none, which ``condition`` then says."""
         if not self._parsed:
-            raw = self._whole(self._of_document)
+            raw = self._whole(self._of_document, whole=True)
             self._document = _parsed(raw, self._of_document) if raw is not None else None
             self._parsed = True
         self.condition = self._of_document
@@ -94,7 +161,7 @@ class Source:
     def text(self) -> str:
         """Its text; bytes that are no UTF-8 are replaced and counted."""
         condition = Condition()
-        raw = self._whole(condition) or b""
+        raw = self._whole(condition, whole=False) or b""
         try:
             said = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -118,16 +185,16 @@ class Source:
         with _connected(self.path) as connection:
             yield connection
 
-    def _plain(self, condition: Condition) -> Iterator[bytes]:
+    def _plain(self, condition: Condition, *, whole: bool) -> Iterator[bytes]:
         try:
-            with self.open() as file:
+            with self.open(whole=whole) as file:
                 yield from plain_bytes(file, condition)
         except OSError as error:
             raise unreadable(self.path, error) from error
 
-    def _whole(self, condition: Condition) -> bytes | None:
+    def _whole(self, condition: Condition, *, whole: bool) -> bytes | None:
         parts, size = [], 0
-        for chunk in self._plain(condition):
+        for chunk in self._plain(condition, whole=whole):
             size += len(chunk)
             if size > DOCUMENT_LIMIT:
                 condition.quarantined.append(quarantine(0, 0, chunk, "too_large"))

@@ -218,7 +218,9 @@ def _model_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str 
         "model_call.completed", facts, at=at, call=call, turn=turn, trace=_trace(row), event_id=_event_id(row)
     )
     stop = text(row.get("stop_reason")) or ""
-    if turn is not None and number not in ledger.emitting and "tool" not in stop:
+    if turn is not None and ledger.source.unsettled and number > max(ledger.emitting, default=-1):
+        ledger.source.hold()  # it ends the turn, unless the rows of its tools are still to come
+    elif turn is not None and number not in ledger.emitting and "tool" not in stop:
         said = text(row.get("text_content"))
         if said is not None and said.strip():
             yield told.event("answer.finalized", saying.answer(said), at=at, call=call, turn=turn)

@@ -93,9 +93,10 @@ def usage_of(request: Mapping[str, Any]) -> dict[str, int] | None:
 class _Task:
     """One task being told, in the order of its messages."""
 
-    def __init__(self, told: Told, notes: Notes) -> None:
+    def __init__(self, told: Told, notes: Notes, source: Source) -> None:
         self._told = told
         self._notes = notes
+        self._source = source
         self._turn: str | None = None
         self._call: str | None = None
         self._requests = 0
@@ -211,6 +212,8 @@ class _Task:
             yield self._event("turn.completed", ended, f"{key}:end", at, rank=ENDED)
         elif usage is not None or request.get("usageMissing") is True:
             yield self._event("model_call.completed", facts, f"{key}:done", at, call=self._call)
+        elif self._source.unsettled:
+            self._source.hold()  # it is written again in its place, with its figures
         else:
             begun = known({"provider": facts.get("provider", "unknown"), "model": facts.get("model")})
             yield self._event("model_call.started", begun, f"{key}:start", at, call=self._call)
@@ -288,7 +291,7 @@ def read(source: Source, notes: Notes) -> Iterator[Envelope]:
         return
     notes.traits["session_from_name"] += source.session is None
     told = Told(PRODUCER, OUTPUT_VERSION, named(source.session, source.path.absolute().parent.name))
-    yield from _Task(told, notes).events(document)
+    yield from _Task(told, notes, source).events(document)
 
 
 FORMAT = Format(

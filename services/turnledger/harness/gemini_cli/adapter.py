@@ -276,7 +276,20 @@ def read_document(source: Source, notes: Notes) -> Iterator[Envelope]:
     if chat is None:
         return
     yield from _opened(chat, document)
-    yield from _messages(chat, document.get("messages"), notes)
+    found = document.get("messages")
+    if isinstance(found, list) and found and _unfinished(found[-1], source):
+        found = found[:-1]
+    yield from _messages(chat, found, notes)
+
+
+def _unfinished(message: Any, source: Source) -> bool:
+    """Whether a last message may still get its figures and its tools: it is written again with them."""
+    if not source.unsettled or not isinstance(message, dict) or message.get("type") != "gemini":
+        return False
+    if usage_of(message.get("tokens")) is not None:
+        return False
+    source.hold()
+    return True
 
 
 def _messages(chat: _Chat, messages: Any, notes: Notes) -> Iterator[Envelope]:
@@ -314,6 +327,8 @@ def read_journal(source: Source, notes: Notes) -> Iterator[Envelope]:
         return
     yield from _opened(chat, header)
     yield from _messages(chat, header.get("messages", []), notes)
+    if steps and _unfinished(steps[-1], source):
+        steps.pop()
     for step in steps:
         if "$rewindTo" in step:
             chat.rewound(identifier(step["$rewindTo"]))

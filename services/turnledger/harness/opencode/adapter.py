@@ -94,7 +94,8 @@ def usage_of(value: Any) -> tuple[dict[str, int] | None, str]:
 class _Store:
     """Rows of any number of sessions being told."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, source: Source, notes: Notes) -> None:
+        self._source = source
         self._notes = notes
         self._tellers: dict[str, Told] = {}
         self._roles: dict[str, str] = {}
@@ -154,6 +155,10 @@ class _Store:
         turn = identifier(info.get("parentID"))
         if turn is not None:
             self._turns[key] = turn
+        unfinished = mapping(info.get("time")).get("completed") is None and not info.get("error")
+        if unfinished and self._source.unsettled:
+            self._source.hold()
+            return
         yield from self._call(told, info, key, at, turn)
         done = self._time(mapping(info.get("time")).get("completed")) or at
         if said is not None and said.strip():
@@ -274,6 +279,9 @@ class _Store:
         self, told: Told, part: Mapping[str, Any], key: str, call: str | None, turn: str | None
     ) -> Iterator[Envelope]:
         state = mapping(part.get("state"))
+        if self._source.unsettled and state.get("status") not in ("completed", "error"):
+            self._source.hold()
+            return
         time, metadata = mapping(state.get("time")), mapping(state.get("metadata"))
         tool, status = identifier(part.get("callID")) or key, state.get("status")
         begun = self._time(time.get("start"))
@@ -333,7 +341,7 @@ def _said(parts: list[dict[str, Any]]) -> str | None:
 
 def read_document(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of an export, or of one file of the older store."""
-    document, store = mapping(source.document()), _Store(notes)
+    document, store = mapping(source.document()), _Store(source, notes)
     key = document.get("id")
     if _is("ses_", key):
         yield from store.session(document)
@@ -375,7 +383,7 @@ def _flat(value: Any) -> dict[str, int]:
 
 def read_database(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of a database, all its sessions."""
-    store = _Store(notes)
+    store = _Store(source, notes)
     with source.database() as connection:
         tables = tables_of(connection)
         for row in rows_of(connection, "session", source.condition):
@@ -400,6 +408,9 @@ def read_database(source: Source, notes: Notes) -> Iterator[Envelope]:
         for row in rows_of(connection, "message", source.condition):
             info = {**_data(row, source), "id": row.get("id"), "sessionID": row.get("session_id")}
             own = parts.pop(str(row.get("id")), [])
+            if source.unsettled and info.get("role") == "user" and not own:
+                source.hold()  # its text comes as rows of their own
+                continue
             yield from store.message(info, _said(own), any(part.get("type") == "tool" for part in own))
             for part in own:
                 yield from store.part(part)

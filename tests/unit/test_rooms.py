@@ -21,6 +21,7 @@ ALLOWED = {
     "ingest": {"contract", "fold", "store"},
     "rollup": {"contract", "fold", "store", "pricing", "ingest"},
     "harness": {"contract", "fold", "pricing"},
+    "ship": {"contract", "harness", "ingest"},
     "doctor": {"contract", "fold", "store", "pricing", "rollup"},
     "devstack": set(),
 }

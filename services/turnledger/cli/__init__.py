@@ -21,6 +21,7 @@ COMMANDS = (
     "rollup",
     "publish",
     "imports",
+    "ship",
     "harnesses",
     "fold",
     "verify",

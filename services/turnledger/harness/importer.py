@@ -37,6 +37,8 @@ class FileReading:
 
     path: Path
     harness: str | None
+    container: Container | None = None
+    """As what it was read."""
     events: list[Envelope] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
     quarantined: int = 0
@@ -128,7 +130,10 @@ def told(
     sessions: set[str] = set()
     clean = (redactor or Redactor(bodies=False)).clean
     if found is not None:
-        reading.harness = found[0].name
+        reading.harness, reading.container = found[0].name, found[1]
+        if source.unsettled and found[1] == "document" and source.document() is None:
+            source.hold()  # half a document is none: its writer is at it
+            return
         for event in _told(source, *found, notes):
             event = clean(event if tenant is None else {"tenant": tenant, **event})
             sessions.add(event["session_id"])

@@ -86,6 +86,8 @@ class _Ledger:
     calls: dict[int, _Call] = field(default_factory=dict)
     emitting: set[int] = field(default_factory=set)
     """Calls whose response asked for tools."""
+    last_asked: int = -1
+    """The greatest of them."""
     began: set[str] = field(default_factory=set)
     used: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     """How often a call used a tool's id so far, asking and answering: early versions take the tool's name for it."""
@@ -128,6 +130,7 @@ def read(source: Source, notes: Notes) -> Iterator[Envelope]:
             emitter = count(row.get("model_call_id"))
             if emitter is not None:
                 ledger.emitting.add(emitter)
+                ledger.last_asked = max(ledger.last_asked, emitter)
         yield from _table(ledger, "model_calls", rows("model_calls"), _model_call)
         yield from _table(ledger, "tool_calls", rows("tool_calls"), _tool_call)
         yield from _table(ledger, "tool_responses", rows("tool_responses"), _tool_response)
@@ -218,7 +221,7 @@ def _model_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str 
         "model_call.completed", facts, at=at, call=call, turn=turn, trace=_trace(row), event_id=_event_id(row)
     )
     stop = text(row.get("stop_reason")) or ""
-    if turn is not None and ledger.source.unsettled and number > max(ledger.emitting, default=-1):
+    if turn is not None and ledger.source.unsettled and number > ledger.last_asked:
         ledger.source.hold()  # it ends the turn, unless the rows of its tools are still to come
     elif turn is not None and number not in ledger.emitting and "tool" not in stop:
         said = text(row.get("text_content"))

@@ -21,7 +21,7 @@ from turnledger.harness.outlets import Outlet, OutletAway
 from turnledger.ship import discovery, growing
 from turnledger.ship.discovery import Found
 from turnledger.ship.growing import Look
-from turnledger.ship.reading import Choices, Reading, Torn
+from turnledger.ship.reading import Batch, Choices, Reading, Torn
 from turnledger.ship.settings import ShipSettings
 from turnledger.ship.state import Checkpoint, State, StateAway
 from turnledger.ship.way import Way
@@ -416,39 +416,70 @@ class Follower:
     async def _ship(self, followed: Followed) -> bool:
         """Read a file and send what is new in it. True when it has to be read again at once."""
         was, began = followed.checkpoint, self._clock()
-        look = await asyncio.to_thread(growing.look, was.path)
-        if look is None:
+        settled = began - followed.changed_at >= self.settings.ship_settle_seconds
+        try:
+            reading = await self._insist(self._begin, was, settled)
+        except Torn:
+            followed.rest_until = self._clock() + SHARE * (self._clock() - began)
+            return True
+        if reading is None:
             self._look_now.set()
             return False
-        settled = began - followed.changed_at >= self.settings.ship_settle_seconds
-        sent = await self._insist(self.state.sent, was.id)
-        took, started = 0.0, self._clock()
+        took = self._clock() - began
         try:
-            reading = await asyncio.to_thread(
-                Reading, was, look, sent, choices=self._choices, redactor=self._redactor, settled=settled
-            )
-        except Torn:
-            followed.rest_until = self._clock() + SHARE * (self._clock() - started)
-            return True
-        try:
-            while batch := await asyncio.to_thread(reading.next):
-                took += self._clock() - started
+            batch = reading.peek()
+            while batch is not None:
                 if self.stop.is_set():
                     return True
                 await self.way.send(batch.rows)
-                await self._insist(self.state.confirm, was.id, batch.events)
                 self.events += len(batch.rows)
-                self.progress_at = started = self._clock()
-            took += self._clock() - started
-            checkpoint = await asyncio.to_thread(reading.checkpoint)
+                started = self._clock()
+                batch = await self._insist(self._advance, reading, was.id)
+                took += self._clock() - started
+                self.progress_at = self._clock()
+            if reading.checkpoint is None:
+                await self._insist(self._advance, reading, was.id)
+            checkpoint = reading.checkpoint
+            assert checkpoint is not None, "a reading ends with its checkpoint"
         finally:
             await asyncio.to_thread(reading.close)
+        self.readings += 1
         if followed.checkpoint.path != checkpoint.path:  # it was moved while it was read
             checkpoint = replace(checkpoint, path=followed.checkpoint.path)
-        await self._insist(self.state.keep, checkpoint)
-        self.readings += 1
-        self._told(followed, checkpoint, look, took)
+            await self._insist(self.state.keep, checkpoint)
+        self._told(followed, checkpoint, reading.look, took)
         return False
+
+    def _begin(self, was: Checkpoint, settled: bool) -> Reading | None:
+        """Open a file and read its first batch; None where it is gone. In a thread."""
+        look = growing.look(was.path)
+        if look is None:
+            return None
+        reading = Reading(
+            was,
+            look,
+            self.state.sent(was.id),
+            choices=self._choices,
+            redactor=self._redactor,
+            settled=settled,
+        )
+        try:
+            reading.peek()
+        except BaseException:
+            reading.close()
+            raise
+        return reading
+
+    def _advance(self, reading: Reading, number: int) -> Batch | None:
+        """Keep that the batch at hand has arrived, and read the next one; behind the last, keep where the file stands. In a thread; may be repeated."""
+        try:
+            following = reading.following()
+        except BaseException:
+            self.state.confirm(number, reading.at_hand())
+            raise
+        self.state.confirm(number, reading.at_hand(), reading.checkpoint)
+        reading.turn()
+        return following
 
     def _told(self, followed: Followed, checkpoint: Checkpoint, look: Look, took: float) -> None:
         if checkpoint.generation != followed.checkpoint.generation:

@@ -20,9 +20,9 @@ EDGE = 64 * 1024
 """Bytes at the head of a file, and before a place in it, whose hash says whether it is still the same file."""
 BLOCK = 256 * 1024
 COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-DATABASES = (".db", ".sqlite")
+OF_DATABASE = ("-wal", "-journal")
 BESIDE = {
-    **dict.fromkeys(DATABASES, ("-wal", "-journal")),
+    **dict.fromkeys((".db", ".sqlite"), OF_DATABASE),
     ".jsonl": (".meta.json",),
 }
 """Files that belong to another one: what is written there is written in that one too. A suffix with a dot stands in place of the file's own."""
@@ -56,13 +56,15 @@ def look(path: Path) -> Look | None:
             continue
         if beside.name.startswith(path.name):
             size += other.st_size
-        stamps.append(_stamp(other))
+        stamps.append(_stamp(other, owned=False))
     return Look(found.st_dev, found.st_ino, size, " ".join(stamps))
 
 
-def _stamp(found: os.stat_result) -> str:
-    # The time of the last change of the inode can be set by nobody; it is why a file written back with its old time and size is seen.
-    return f"{found.st_dev:x}.{found.st_ino:x}.{found.st_size}.{found.st_mtime_ns}.{found.st_ctime_ns}"
+def _stamp(found: os.stat_result, *, owned: bool = True) -> str:
+    # The time of the last change of the inode can be set by nobody; it is why a file written back with its old time and size is seen. Of what stands
+    # beside a database it is left out: for root, SQLite sets the owner of a -wal each time somebody reads it.
+    changed = found.st_ctime_ns if owned else 0
+    return f"{found.st_dev:x}.{found.st_ino:x}.{found.st_size}.{found.st_mtime_ns}.{changed}"
 
 
 def beside_of(path: Path) -> list[Path]:

@@ -13,10 +13,9 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import IO, Any
 
 import orjson
@@ -60,7 +59,7 @@ class Batch:
 
 
 class Torn(Exception):
-    """The database was written while it was read as a closed one: nothing of that reading counts."""
+    """The database is in the middle of a transaction, or was written while it was read as a closed one: nothing of that reading counts."""
 
 
 class Reading:
@@ -75,14 +74,17 @@ class Reading:
         choices: Choices,
         redactor: Redactor,
         settled: bool,
-        look: Callable[[Path], Look | None] = growing.look,
     ) -> None:
-        self._checkpoint, self._look, self._sent = checkpoint, before, sent
+        self._was, self.look, self._sent = checkpoint, before, sent
         self._choices, self._redactor, self._settled = choices, redactor, settled
-        self._look_again = look
         self._told = 0  # of this reading, and not sent before
         self._too_large = 0
         self._one = threading.Lock()
+        self._at_hand: Batch | None = None
+        self._following: Batch | None = None
+        self._failed: Exception | None = None
+        self.checkpoint: Checkpoint | None = None
+        """Where the file stands when everything was sent; known behind the last batch."""
         self._open = ExitStack()
         path = checkpoint.path
         try:
@@ -101,11 +103,11 @@ class Reading:
 
     def _is_another(self) -> bool:
         """Whether what was told before no longer stands at the beginning: truncated, replaced, or written anew."""
-        was = self._checkpoint
+        was = self._was
         if not was.before:
             return False
         if was.before == DATABASE and growing.is_database(self._file.file):
-            return (was.device, was.inode) != (self._look.device, self._look.inode)
+            return (was.device, was.inode) != (self.look.device, self.look.inode)
         return self._file.size < was.told or growing.hash_before(self._file.file, was.told) != was.before
 
     def _begin(self) -> Iterator[tuple[int, Row]]:
@@ -138,15 +140,16 @@ class Reading:
             yield print_of, Row(0, 0, 0, key, record)
 
     def _of_database(self) -> Iterator[tuple[int, Row]]:
-        path = self._checkpoint.path
-        closed = not any(
-            path.with_name(path.name + each).exists() for each in growing.BESIDE[growing.DATABASES[0]]
-        )
+        path = self._was.path
+        wal, journal = (path.with_name(f"{path.name}{each}").exists() for each in growing.OF_DATABASE)
+        if journal and not wal and not self._settled:
+            raise Torn  # a reader that takes a lock would keep the writer from ending its transaction
+        closed = not wal and not journal
         spilling = tempfile.SpooledTemporaryFile(max_size=SPILL_BYTES)  # noqa: SIM115 - closed with the reading
         spill = self._open.enter_context(spilling)
         for print_of, row in self._of_source():
             spill.write(orjson.dumps([print_of, row.key.decode()]) + b"\n" + row.record + b"\n")
-        if closed and self._look_again(path) != self._look:
+        if closed and growing.look(path) != self.look:
             raise Torn
         spill.seek(0)
         return _spilt(spill)
@@ -155,12 +158,41 @@ class Reading:
         place = bisect_left(self._sent, print_of)
         return place < len(self._sent) and self._sent[place] == print_of
 
-    def next(self) -> Batch | None:
-        """The next events; None behind the last. Raises a sentence where the file cannot be read any more, and :class:`Torn`."""
+    def peek(self) -> Batch | None:
+        """The batch at hand; None behind the last. Raises a sentence where the file cannot be read any more."""
         with self._one:
-            return self._next()
+            if self._at_hand is None:
+                self._at_hand = self._next()
+            return self._at_hand
+
+    def following(self) -> Batch | None:
+        """The batch behind the one at hand. Behind the last, there is the checkpoint."""
+        with self._one:
+            if self._following is None and self.checkpoint is None:
+                self._following = self._next()
+            return self._following
+
+    def at_hand(self) -> list[int]:
+        """Fingerprints of the batch at hand."""
+        return self._at_hand.events if self._at_hand is not None else []
+
+    def turn(self) -> None:
+        """The following batch is the one at hand."""
+        self._at_hand, self._following = self._following, None
 
     def _next(self) -> Batch | None:
+        if self._failed is not None:
+            raise self._failed  # what has ended by an error has not come to its end
+        try:
+            batch = self._batch()
+            if batch is None:
+                self.checkpoint = self._checkpoint()
+        except Exception as error:
+            self._failed = error
+            raise
+        return batch
+
+    def _batch(self) -> Batch | None:
         rows: list[Row] = []
         events: list[int] = []
         size = 0
@@ -184,14 +216,13 @@ class Reading:
         """The place up to which everything was told."""
         container = self.reading.container
         if container == "database":
-            return self._look.size
+            return self.look.size
         if container == "document" or (container is None and not self.held):
             return 0 if self._file.held else self._file.size
         return self._file.lines
 
-    def checkpoint(self) -> Checkpoint:
-        """Where the file stands when all batches were sent."""
-        was, file, reading = self._checkpoint, self._file, self.reading
+    def _checkpoint(self) -> Checkpoint:
+        was, file, reading = self._was, self._file, self.reading
         told_to, database = self._told_to(), growing.is_database(file.file)
         row = reading.row()
         notes: dict[str, Any] = {name: row[name] for name in ("sessions", "quarantined", "findings")}
@@ -204,13 +235,13 @@ class Reading:
             notes["held"] = True
         return replace(
             was,
-            device=self._look.device,
-            inode=self._look.inode,
+            device=self.look.device,
+            inode=self.look.inode,
             generation=self.generation,
-            size=self._look.size,
+            size=self.look.size,
             told=told_to,
             before=DATABASE if database else growing.hash_before(file.file, told_to),
-            stamp=self._look.stamp,
+            stamp=self.look.stamp,
             settled=self._settled,
             harness=reading.harness,
             events=was.events + self._told,

@@ -146,18 +146,20 @@ class State:
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint."""
-        c = checkpoint
         with self._writing():
-            # Whoever had the path has it no more.
-            self._db.execute("DELETE FROM files WHERE path = ? AND id <> ?", (os.fsencode(c.path), c.id))
-            self._db.execute(
-                "UPDATE files SET path = ?, device = ?, inode = ?, generation = ?, size = ?, told = ?, before = ?, stamp = ?, settled = ?, harness = ?, "
-                "events = ?, notes = ?, touched_at = ?, gone = ? WHERE id = ?",
-                (
-                    os.fsencode(c.path), c.device, c.inode, c.generation, c.size, c.told, c.before, c.stamp, c.settled, c.harness,
-                    c.events, json.dumps(c.notes), c.touched_at, c.gone, c.id,
-                ),
-            )  # fmt: skip
+            self._keep(checkpoint)
+
+    def _keep(self, c: Checkpoint) -> None:
+        # Whoever had the path has it no more.
+        self._db.execute("DELETE FROM files WHERE path = ? AND id <> ?", (os.fsencode(c.path), c.id))
+        self._db.execute(
+            "UPDATE files SET path = ?, device = ?, inode = ?, generation = ?, size = ?, told = ?, before = ?, stamp = ?, settled = ?, harness = ?, "
+            "events = ?, notes = ?, touched_at = ?, gone = ? WHERE id = ?",
+            (
+                os.fsencode(c.path), c.device, c.inode, c.generation, c.size, c.told, c.before, c.stamp, c.settled, c.harness,
+                c.events, json.dumps(c.notes), c.touched_at, c.gone, c.id,
+            ),
+        )  # fmt: skip
 
     def sent(self, file: int) -> array[int]:
         """Fingerprints of what was sent of a file, in order: 8 bytes each, also here."""
@@ -167,9 +169,11 @@ class State:
                 found.append(event)
             return found
 
-    def confirm(self, file: int, events: Iterable[int]) -> None:
-        """These events of a file are safe where they were sent."""
+    def confirm(self, file: int, events: Iterable[int], checkpoint: Checkpoint | None = None) -> None:
+        """These events of a file are safe where they were sent; ``checkpoint``: and they were the last."""
         with self._writing():
+            if checkpoint is not None:
+                self._keep(checkpoint)
             self._db.executemany(
                 "INSERT OR IGNORE INTO sent VALUES (?, ?)", [(file, each) for each in events]
             )

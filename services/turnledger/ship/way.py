@@ -27,6 +27,8 @@ class Way:
         self._offset: int | None = None
         self._one = asyncio.Lock()
         self._pause = FIRST_PAUSE
+        self._owed = 0.0
+        """Seconds to wait before the sink is tried again, whether it refused to open or to take something."""
         self._warned = False
         self.trouble: str | None = None
         """Why the sink takes nothing at this moment."""
@@ -39,6 +41,11 @@ class Way:
             async with self._one:
                 if self._outlet is not None:
                     return True
+                owed, self._owed = self._owed, 0.0
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(owed):
+                        await self._stop.wait()
+                        break
                 outlet = self._make()
                 try:
                     self._offset = await outlet.open()
@@ -50,10 +57,6 @@ class Way:
                 except BaseException:
                     await outlet.close()
                     raise
-                pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stop.wait()
         return False
 
     async def send(self, rows: Sequence[Row]) -> None:
@@ -86,3 +89,4 @@ class Way:
             self._warned = True
             log.warning("events wait in their files: %s", error)
         self.trouble = str(error)
+        self._owed, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from turnledger.harness.facts import Envelope, Notes
+from turnledger.harness.reading import Record
 from turnledger.harness.sources import Container, Source
 
 Read = Callable[[Source, Notes], Iterator[Envelope]]
+Records = Callable[[tuple[bytes, ...]], Iterator[Record]]
+"""The records that are told, each time anew, or only those of lines that hold one of some words."""
+
+
+class Anew(Exception):
+    """What came means that what was told before is told otherwise: the file has to be read from its beginning."""
+
+
+class Telling(Protocol):
+    """One file of lines being told while it grows: what its lines so far have said. It holds no line itself."""
+
+    def more(self, records: Records) -> Iterator[Envelope]:
+        """The events of the records behind those told so far; of the first ones, with the first call.
+
+        Together they are what a reader of the whole tells, or :class:`Anew` is raised before any of them, or a later record only makes an earlier one say more:
+        then a reader of the whole tells that as well.
+        """
 
 
 def _never(_: Any) -> bool:
@@ -36,6 +54,8 @@ class Format:
     cannot: str
     """What the format does not hold, whatever a reader does."""
     lines: Read | None = None
+    follow: Callable[[Source, Notes], Telling] | None = None
+    """How its lines are told while they come, where reading all of them each time would be too much."""
     document: Read | None = None
     text: Read | None = None
     database: Read | None = None

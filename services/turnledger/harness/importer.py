@@ -6,7 +6,7 @@ Nothing here publishes. A file's events depend on its content alone: neither its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from turnledger.contract.shapes import hide
 from turnledger.errors import TurnledgerError
 from turnledger.harness import detection, formats
 from turnledger.harness.facts import Envelope, Notes
-from turnledger.harness.format import Format
+from turnledger.harness.format import Format, Telling
 from turnledger.harness.reading import Condition, quarantine
 from turnledger.harness.sources import DAMAGE, Container, Source
 
 HARNESSES = formats.NAMES
+Clean = Callable[[Envelope], Envelope]
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.zstd", ".ndjson")
 """Files of a folder that are looked into; a file named by itself is read whatever its name."""
 OTHERS = (".json", ".traj", ".db", ".sqlite", ".aider.chat.history.md")
@@ -32,6 +33,26 @@ ROWS = 100
 
 
 @dataclass(slots=True)
+class Begun:
+    """A file that grows, and was told up to ``condition.records``: what the next reading goes on from. Of no use where that reading was broken off."""
+
+    whose: Format
+    telling: Telling
+    notes: Notes
+    condition: Condition = field(default_factory=Condition)
+    sessions: set[str] = field(default_factory=set)
+
+    def take(self, condition: Condition) -> None:
+        """What was odd about the lines that came."""
+        mine = self.condition
+        mine.records, mine.compression = condition.records, condition.compression
+        mine.invalid_utf8 += condition.invalid_utf8
+        mine.glued += condition.glued
+        mine.unterminated |= condition.unterminated
+        mine.quarantined += condition.quarantined
+
+
+@dataclass(slots=True)
 class FileReading:
     """What one file told."""
 
@@ -39,6 +60,7 @@ class FileReading:
     harness: str | None
     container: Container | None = None
     """As what it was read."""
+    begun: Begun | None = None
     events: list[Envelope] = field(default_factory=list)
     sessions: list[str] = field(default_factory=list)
     quarantined: int = 0
@@ -122,18 +144,43 @@ def told(
     harness: str | None = None,
     tenant: str | None = None,
     redactor: Redactor | None = None,
+    begun: Begun | None = None,
 ) -> Iterator[Envelope]:
-    """The events of one source, one by one, redacted; when they are through, ``reading`` says all but the events themselves."""
+    """The events of one source, one by one, redacted; when they are through, ``reading`` says all but the events themselves.
+
+    ``begun``: what an earlier reading of a file that grows left in ``reading.begun``; then only what stands behind that is told. Raises
+    :class:`turnledger.harness.format.Anew` where that cannot be.
+    """
+    clean = (redactor or Redactor(bodies=False)).clean
+    if begun is None:
+        begun = yield from _begin(source, reading, harness, tenant, clean)
+    if begun is not None:
+        reading.harness, reading.container, reading.begun = begun.whose.name, "lines", begun
+        for event in begun.telling.more(lambda having: source.records(having=having)):
+            event = clean(event if tenant is None else {"tenant": tenant, **event})
+            begun.sessions.add(event["session_id"])
+            yield event
+        begun.take(source.condition)
+        reading.sessions = sorted(begun.sessions, key=str.encode)
+        reading.quarantined = len(begun.condition.quarantined)
+        reading.findings += _findings(begun.condition, begun.notes)
+
+
+def _begin(
+    source: Source, reading: FileReading, harness: str | None, tenant: str | None, clean: Clean
+) -> Generator[Envelope, None, Begun | None]:
+    """Whose file it is. The events of one that is read as a whole; one that grows, and whose reader can go on, is only begun."""
     notes = Notes()
     chosen = formats.named(harness) if harness is not None else None
     found = detection.forced(source, chosen) if chosen is not None else detection.detect(source)
     sessions: set[str] = set()
-    clean = (redactor or Redactor(bodies=False)).clean
     if found is not None:
         reading.harness, reading.container = found[0].name, found[1]
+        if source.growing is not None and found[1] == "lines" and found[0].follow is not None:
+            return Begun(found[0], found[0].follow(source, notes), notes)
         if source.unsettled and found[1] == "document" and source.document() is None:
             source.hold()  # half a document is none: its writer is at it
-            return
+            return None
         for event in _told(source, *found, notes):
             event = clean(event if tenant is None else {"tenant": tenant, **event})
             sessions.add(event["session_id"])
@@ -143,6 +190,7 @@ def told(
     reading.sessions = sorted(sessions, key=str.encode)
     reading.quarantined = len(source.condition.quarantined)
     reading.findings += _findings(source.condition, notes)
+    return None
 
 
 def harness_of(records: Iterable[dict[str, Any]]) -> str | None:

@@ -58,6 +58,8 @@ class Condition:
     """What was odd about a file that could be read all the same. Counts of lines."""
 
     compression: str | None = None
+    records: int = 0
+    """Numbers that were given; set at the end of a reading."""
     invalid_utf8: int = 0
     glued: int = 0
     unterminated: bool = False
@@ -83,14 +85,15 @@ def read_records(
     line_limit: int = LINE_LIMIT,
     plain_limit: int = PLAIN_LIMIT,
     having: tuple[bytes, ...] = (),
+    behind: tuple[int, int] = (0, 0),
 ) -> Iterator[Record]:
     """The records of an open binary file that can seek, in file order.
 
-    ``having``: only lines that hold one of these words are looked into, the others are counted alone; what is then said of the file's
-    condition is about those lines.
+    ``behind``: number and offset of the first record, where ``file`` holds what stands behind a place of a longer one. ``having``: only lines
+    that hold one of these words are looked into, the others are counted alone; what is then said of the file's condition is about those lines.
     """
-    number = 0
-    for offset, line, whole in _lines(plain_bytes(file, condition, plain_limit), line_limit):
+    number, base = behind
+    for offset, line, whole in _lines(plain_bytes(file, condition, plain_limit), line_limit, base):
         if isinstance(line, Quarantined):
             condition.quarantined.append(Quarantined(number, offset, line.size, line.sha256, line.reason))
             number += 1
@@ -128,6 +131,7 @@ def read_records(
     for lost in [each for each in condition.quarantined if each.number < 0]:
         condition.quarantined.remove(lost)
         condition.quarantined.append(Quarantined(number, lost.offset, lost.size, lost.sha256, lost.reason))
+    condition.records = number
 
 
 def _is_one(line: bytes) -> bool:
@@ -162,10 +166,12 @@ def plain_bytes(file: IO[bytes], condition: Condition, limit: int = PLAIN_LIMIT)
         condition.quarantined.append(quarantine(-1, size, b"", "compression"))
 
 
-def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, bytes | Quarantined, bool]]:
+def _lines(
+    chunks: Iterator[bytes], limit: int, base: int = 0
+) -> Iterator[tuple[int, bytes | Quarantined, bool]]:
     """(offset, line without its end, whether it had one); a line above the limit is passed over without being held."""
     held: list[bytes] = []
-    offset = size = 0
+    offset, size = base, 0
     passed: Any = None
     for chunk in chunks:
         *ended, rest = chunk.split(b"\n")

@@ -36,11 +36,11 @@ DAMAGE = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 
 class Extent(io.RawIOBase):
-    """The first ``end`` bytes of an open file, read without moving its place: what is appended or renamed meanwhile is not seen."""
+    """The bytes of an open file from ``start`` to ``end``, read without moving its place: what is appended or renamed meanwhile is not seen."""
 
-    def __init__(self, file: int, end: int) -> None:
+    def __init__(self, file: int, end: int, start: int = 0) -> None:
         super().__init__()
-        self._file, self._end, self._place = file, end, 0
+        self._file, self._start, self._end, self._place = file, start, end, start
 
     def readable(self) -> bool:
         return True
@@ -59,12 +59,12 @@ class Extent(io.RawIOBase):
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
+        base = {os.SEEK_SET: self._start, os.SEEK_CUR: self._place, os.SEEK_END: self._end}[whence]
         self._place = base + offset
         return self._place
 
     def tell(self) -> int:
-        return self._place
+        return self._place - self._start
 
 
 @dataclass(slots=True)
@@ -79,6 +79,8 @@ class Growing:
     """Bytes up to which lines and texts are read: the end of the last whole line, or all."""
     settled: bool
     """Whether it has been quiet for so long that it counts as closed: then nothing is held back."""
+    behind: tuple[int, int] = (0, 0)
+    """Number of the first record that is read, and its place: those before it were told."""
     held: bool = False
     """Whether a reader kept back what may still be written anew; set while it is read."""
 
@@ -114,8 +116,10 @@ class Source:
         if self.content is not None:
             return io.BytesIO(self.content)
         if self.growing is not None:
-            end = self.growing.size if whole else self.growing.lines
-            return cast(IO[bytes], Extent(self.growing.file, end))
+            if whole:
+                return cast(IO[bytes], Extent(self.growing.file, self.growing.size))
+            _number, start = self.growing.behind
+            return cast(IO[bytes], Extent(self.growing.file, self.growing.lines, start))
         try:
             return self.path.open("rb")
         except OSError as error:
@@ -141,9 +145,10 @@ class Source:
         ``whole``: also a last line that is still being written, for those who only ask whose it is.
         """
         condition = Condition()
+        behind = self.growing.behind if self.growing is not None and not whole else (0, 0)
         try:
             with self.open(whole=whole) as file:
-                yield from read_records(file, condition, having=having)
+                yield from read_records(file, condition, having=having, behind=behind)
         except OSError as error:
             raise unreadable(self.path, error) from error
         if not having:

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
+from turnledger.harness.format import Anew
+from turnledger.harness.importer import Begun
 from turnledger.harness.outlets import Outlet, OutletAway
 from turnledger.ship import discovery, growing
 from turnledger.ship.discovery import Found
@@ -30,6 +32,10 @@ AFTER_CHANGE = 0.3
 """Seconds from a change to the reading: a harness writes several lines at once."""
 LARGE = 4 * 1024 * 1024
 """Files above this wait for each other, so that none of them stands before the small ones."""
+GOING_ON = 64 * 1024
+"""Files above this go on from where their last reading ended, where their format can."""
+MOST_BEGUN = 64
+"""Of so many files it is remembered how to go on: some 300 bytes a line of each."""
 SHARE = 4
 """A file is not read again before this many times what its last reading took: one that never rests costs at most a quarter of a core."""
 FIRST_RETRY, LONGEST_RETRY = 5.0, 300.0
@@ -70,6 +76,11 @@ class Followed:
         return grown if grown > 0 else self.look.size
 
     @property
+    def waits(self) -> bool:
+        """Whether it has to be read once more when it has settled: something was held, or only what had come was read."""
+        return self.held or (not self.checkpoint.settled and bool(self.checkpoint.notes.get("partial")))
+
+    @property
     def held(self) -> bool:
         """Whether something waits for the file to be written to its end, or to settle."""
         return not self.checkpoint.settled and bool(self.checkpoint.notes.get("held"))
@@ -106,6 +117,8 @@ class Follower:
         self.looking: str | None = None
         """Why the system does not tell of changes."""
         self._paths: dict[Path, int] = {}
+        self._begun: dict[int, Begun] = {}
+        """What readings of files that grow go on from, the one used longest ago first."""
         self._gone: dict[int, Checkpoint] = {}
         self._due: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])
         """Small files and large ones."""
@@ -236,8 +249,8 @@ class Follower:
         if checkpoint.stamp != look.stamp:
             followed.behind_since = now
             self._schedule(followed, now)
-        elif followed.held:
-            followed.behind_since = now
+        elif followed.waits:
+            followed.behind_since = now if followed.held else None
             self._schedule(followed, now + self.settings.ship_settle_seconds)
 
     def _seen(self, followed: Followed, look: Look, *, told: bool = False) -> None:
@@ -408,7 +421,7 @@ class Follower:
         stale = followed.touched or followed.checkpoint.stamp != followed.look.stamp
         if again or (stale and followed.trouble is None):
             self._schedule(followed, max(now + AFTER_CHANGE, followed.rest_until))
-        elif followed.held and followed.trouble is None:
+        elif followed.waits and followed.trouble is None:
             self._schedule(followed, followed.changed_at + self.settings.ship_settle_seconds)
 
     # -- reading one
@@ -419,7 +432,7 @@ class Follower:
         settled = began - followed.changed_at >= self.settings.ship_settle_seconds
         try:
             reading = await self._insist(self._begin, was, settled)
-        except Torn:
+        except (Torn, Anew):
             followed.rest_until = self._clock() + SHARE * (self._clock() - began)
             return True
         if reading is None:
@@ -441,6 +454,7 @@ class Follower:
                 await self._insist(self._advance, reading, was.id)
             checkpoint = reading.checkpoint
             assert checkpoint is not None, "a reading ends with its checkpoint"
+            self._keep_begun(was.id, reading)
         finally:
             await asyncio.to_thread(reading.close)
         self.readings += 1
@@ -455,6 +469,7 @@ class Follower:
         look = growing.look(was.path)
         if look is None:
             return None
+        begun = self._begun.pop(was.id, None)  # a reading that is broken off leaves nothing to go on from
         reading = Reading(
             was,
             look,
@@ -462,6 +477,7 @@ class Follower:
             choices=self._choices,
             redactor=self._redactor,
             settled=settled,
+            begun=None if settled else begun,
         )
         try:
             reading.peek()
@@ -469,6 +485,15 @@ class Follower:
             reading.close()
             raise
         return reading
+
+    def _keep_begun(self, number: int, reading: Reading) -> None:
+        """Small files are read anew: that costs less than to remember where they stand."""
+        begun = reading.begun
+        if begun is None or reading.look.size < GOING_ON:
+            return
+        self._begun[number] = begun
+        while len(self._begun) > MOST_BEGUN:
+            self._begun.pop(next(iter(self._begun)), None)
 
     def _advance(self, reading: Reading, number: int) -> Batch | None:
         """Keep that the batch at hand has arrived, and read the next one; behind the last, keep where the file stands. In a thread; may be repeated."""

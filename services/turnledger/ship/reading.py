@@ -1,7 +1,8 @@
 """Owns one reading of one file: its events that were not sent yet, batch by batch, and the checkpoint that stands behind the last of them.
 
-A file is read anew from its beginning whenever it was written, and what was sent is passed over by its fingerprint: a reader is a function of the whole
-file, and only so is what is told line by line what `import` tells at once. A database's events go through a temporary file, so that the database is read
+A file is read anew from its beginning when it was written, and what was sent is passed over by its fingerprint: a reader is a function of the whole
+file, and only so is what is told line by line what `import` tells at once. Where a format can be told on from where the last reading ended, that is done
+while the file grows, and the whole is read once when it has settled. A database's events go through a temporary file, so that the database is read
 in one go and let go of, however long the broker is away.
 """
 
@@ -21,7 +22,7 @@ from typing import IO, Any
 import orjson
 
 from turnledger.contract.redact import Redactor
-from turnledger.harness.importer import FileReading, told
+from turnledger.harness.importer import Begun, FileReading, told
 from turnledger.harness.kafka import key_of
 from turnledger.harness.outlets import Row
 from turnledger.harness.sources import Source, unreadable
@@ -74,6 +75,7 @@ class Reading:
         choices: Choices,
         redactor: Redactor,
         settled: bool,
+        begun: Begun | None = None,
     ) -> None:
         self._was, self.look, self._sent = checkpoint, before, sent
         self._choices, self._redactor, self._settled = choices, redactor, settled
@@ -95,7 +97,11 @@ class Reading:
         self.reading = FileReading(path, None)
         self._waits = not settled and growing.is_compressed(self._file.file)
         try:
-            self.generation = checkpoint.generation + self._is_another()
+            another = self._is_another()
+            self.generation = checkpoint.generation + another
+            self._begun = begun if not another else None
+            if self._begun is not None:
+                self._file.behind = (self._begun.condition.records, checkpoint.told)
             self._records = self._begin()
         except BaseException:
             self._open.close()
@@ -127,6 +133,7 @@ class Reading:
             harness=choices.harness,
             tenant=choices.tenant,
             redactor=self._redactor,
+            begun=self._begun,
         ):
             record = orjson.dumps(event)
             print_of = fingerprint(record)
@@ -212,6 +219,13 @@ class Reading:
         whole = self.reading.container in ("document", "database")
         return self._file.held or (not whole and self._file.lines < self._file.size)
 
+    @property
+    def begun(self) -> Begun | None:
+        """What the next reading may go on from, once all of this one was sent: whole lines, of a file that can be told on."""
+        if self._settled and growing.end_of_lines(self._file.file, self._file.size) < self._file.size:
+            return None
+        return self.reading.begun
+
     def _told_to(self) -> int:
         """The place up to which everything was told."""
         container = self.reading.container
@@ -233,6 +247,8 @@ class Reading:
             ]
         if self.held:
             notes["held"] = True
+        if self._begun is not None:
+            notes["partial"] = True
         return replace(
             was,
             device=self.look.device,

@@ -34,7 +34,7 @@ from turnledger.harness.facts import (
     text,
     whole,
 )
-from turnledger.harness.format import Format
+from turnledger.harness.format import Format, Records
 from turnledger.harness.sources import Source
 
 PRODUCER = "claude-code"
@@ -119,23 +119,43 @@ def envelopes(
     ``records`` is gone through twice. ``tool_of_agent``: the tool call that started the sub-agent whose file this is, where a
     ``meta.json`` beside it says so.
     """
-    file = _File(Links(records), notes, tool_of_agent)
-    for record in records:
-        yield from file.read(record)
+    return Telling(notes, tool_of_agent).of(records)
+
+
+class Telling:
+    """One file being told while it grows: its links, and what has been declared."""
+
+    def __init__(self, notes: Notes, tool_of_agent: str | None) -> None:
+        self._links = Links(())
+        self._file = _File(self._links, notes, tool_of_agent)
+
+    def of(self, records: Iterable[dict[str, Any]]) -> Iterator[Envelope]:
+        """The events of records, which are gone through twice."""
+        self._links.extend(records)
+        for record in records:
+            yield from self._file.read(record)
+
+    def more(self, records: Records) -> Iterator[Envelope]:
+        """See :class:`turnledger.harness.format.Telling`."""
+        return self.of(_Values(records))
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
     """The records of a source, each time anew: a file is never held whole."""
 
-    source: Source
+    records: Records
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (record.value for record in self.source.records())
+        return (record.value for record in self.records(()))
+
+
+def _follow(source: Source, notes: Notes) -> Telling:
+    return Telling(notes, _tool_of_agent(source.path))
 
 
 def _read(source: Source, notes: Notes) -> Iterator[Envelope]:
-    return envelopes(_Values(source), notes, tool_of_agent=_tool_of_agent(source.path))
+    return _follow(source, notes).more(lambda _having: source.records())
 
 
 def _tool_of_agent(path: Path) -> str | None:
@@ -660,5 +680,6 @@ FORMAT = Format(
     turns="prompt id or parent chain; ends by answer, interrupt, failure, turn_duration",
     cannot="calls for titles, some searches and compaction; the end of a session; about a fifth of sub-agents' final usage",
     lines=_read,
+    follow=_follow,
     recognises=recognises,
 )

@@ -99,7 +99,13 @@ class Links:
         self._links: dict[str, _Link] = {}
         self._agents: dict[str, str] = {}
         self._turns: dict[str, str | None] = {}
-        prompts: list[tuple[int, str]] = []
+        self._prompted: list[tuple[int, str]] = []
+        self.extend(records)
+
+    def extend(self, records: Iterable[dict[str, Any]]) -> None:
+        """Take in records; those that were taken in before may come again."""
+        prompts = self._prompted
+        self._turns = {uuid: turn for uuid, turn in self._turns.items() if turn is not None}
         for record in records:
             kind = record.get("type")
             if "agentId" in record or kind == "progress":

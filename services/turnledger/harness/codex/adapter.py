@@ -6,7 +6,7 @@ number × 256 + its place in the record, and a longer copy of a file extends the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -38,7 +38,7 @@ from turnledger.harness.facts import (
     text,
     whole,
 )
-from turnledger.harness.format import Format
+from turnledger.harness.format import Anew, Format, Records
 from turnledger.harness.reading import Record
 from turnledger.harness.sources import Source
 
@@ -108,45 +108,73 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 def envelopes(records: Sequence[Record], notes: Notes) -> Iterator[Envelope]:
     """The events of one rollout that is held whole; none where no line names its thread."""
-    return _told(lambda _having: iter(records), notes)
+    return Telling(notes).more(lambda _having: iter(records))
 
-
-Records = Callable[[tuple[bytes, ...]], Iterator[Record]]
-"""The records anew, or only those of lines that hold one of some words."""
 
 LANDMARKS = (b"session_meta", b"token_usage_record", b"task_started", b"turn_started", b'"instructions"')
 """What stands in the lines from which it is known where a rollout begins, and from where on its calls are recorded one by one."""
 
 
-def _told(records: Records, notes: Notes) -> Iterator[Envelope]:
-    """Once over the landmarks, once over everything: a rollout is never held whole, save for the outline of one that begins with a copy."""
-    header: Record | None = None
-    foreign, started, recorded_from = False, 0, NEVER
-    for record in records(LANDMARKS):
-        line = _enveloped(record)
-        kind = kind_of(line)
-        if kind == "session_meta":
-            header = header or line
-            foreign = foreign or payload_of(line).get("id") not in (None, payload_of(header).get("id"))
-        elif kind in ("event_msg/task_started", "event_msg/turn_started"):
-            started = line.number
-        if line.value.get("type") == "token_usage_record" and recorded_from == NEVER:
-            recorded_from = started
-    meta = payload_of(header) if header is not None else {}
-    thread = identifier(meta.get("id"), SESSION_LIMIT - 16)
-    if header is None or thread is None:
-        for _record in records(()):
-            pass  # read to the end: what could not be read is counted all the same
-        notes.traits["thread_unknown"] += 1
-        return
-    own = 0
-    if foreign or is_child(meta):
-        outline = [outlined(_enveloped(record)) for record in records(())]
-        place = own_from(outline, meta)
-        own = outline[place].number if place < len(outline) else NEVER
-    rollout = _Rollout(meta, thread, notes, own_from=own, recorded_from=recorded_from)
-    for record in records(()):
-        yield from rollout.read(_enveloped(record), opens=record.number == header.number)
+class Telling:
+    """One rollout being told while it grows: once over the landmarks, once over everything. It is never held whole, save for the outline of one that
+    begins with a copy."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._header: Record | None = None
+        self._foreign = False
+        self._started = 0
+        self._recorded_from = NEVER
+        self._rollout: _Rollout | None = None
+        self._own = 0
+        self._begun = False
+
+    def more(self, records: Records) -> Iterator[Envelope]:
+        """See :class:`turnledger.harness.format.Telling`."""
+        was = (self._foreign, self._recorded_from)
+        self._landmarks(records)
+        begun, self._begun = self._begun, True
+        if begun and self._rollout is None:
+            raise Anew
+        if self._rollout is not None:
+            if was != (self._foreign, self._recorded_from) or self._own:
+                raise Anew
+            return self._tell(self._rollout, records)
+        return self._first(records)
+
+    def _landmarks(self, records: Records) -> None:
+        for record in records(LANDMARKS):
+            line = _enveloped(record)
+            kind = kind_of(line)
+            if kind == "session_meta":
+                self._header = self._header or line
+                meta = payload_of(self._header)
+                self._foreign = self._foreign or payload_of(line).get("id") not in (None, meta.get("id"))
+            elif kind in ("event_msg/task_started", "event_msg/turn_started"):
+                self._started = line.number
+            if line.value.get("type") == "token_usage_record" and self._recorded_from == NEVER:
+                self._recorded_from = self._started
+
+    def _first(self, records: Records) -> Iterator[Envelope]:
+        meta = payload_of(self._header) if self._header is not None else {}
+        thread = identifier(meta.get("id"), SESSION_LIMIT - 16)
+        if self._header is None or thread is None:
+            for _record in records(()):
+                pass  # read to the end: what could not be read is counted all the same
+            self._notes.traits["thread_unknown"] += 1
+            return
+        if self._foreign or is_child(meta):
+            outline = [outlined(_enveloped(record)) for record in records(())]
+            place = own_from(outline, meta)
+            self._own = outline[place].number if place < len(outline) else NEVER
+        rollout = _Rollout(meta, thread, self._notes, own_from=self._own, recorded_from=self._recorded_from)
+        self._rollout = rollout
+        yield from self._tell(rollout, records)
+
+    def _tell(self, rollout: _Rollout, records: Records) -> Iterator[Envelope]:
+        opens = self._header.number if self._header is not None else NEVER
+        for record in records(()):
+            yield from rollout.read(_enveloped(record), opens=record.number == opens)
 
 
 def _bare_header(record: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -587,7 +615,11 @@ def _result(output: Any) -> tuple[str | None, dict[str, Any]]:
 
 
 def _read(source: Source, notes: Notes) -> Iterator[Envelope]:
-    return _told(lambda having: source.records(having=having), notes)
+    return Telling(notes).more(lambda having: source.records(having=having))
+
+
+def _follow(_source: Source, notes: Notes) -> Telling:
+    return Telling(notes)
 
 
 FORMAT = Format(
@@ -602,5 +634,6 @@ FORMAT = Format(
     turns="task_started and task_complete; before those, user messages",
     cannot="retries, stream errors, approvals; which call asked for a tool before 0.151; tokens of an aborted call",
     lines=_read,
+    follow=_follow,
     recognises=recognises,
 )

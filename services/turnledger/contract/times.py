@@ -14,6 +14,8 @@ _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_AGO = re.compile(r"([0-9]{1,6})(s|m|h|d)")
+_AGO_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 _seconds: dict[str, int] = {}
@@ -60,6 +62,12 @@ def parse_instant(text: str) -> int | None:
             offset = -offset
     seconds = days_from_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - offset * 60
     return seconds * 1_000_000 + (int(fraction[:6].ljust(6, "0")) if fraction else 0)
+
+
+def parse_ago(text: str) -> int | None:
+    """Seconds of so long ago, as people type it: ``90s`` ``30m`` ``24h`` ``7d``; None where the text is none."""
+    match = _AGO.fullmatch(text)
+    return None if match is None else int(match[1]) * _AGO_SECONDS[match[2]]
 
 
 def instant(text: str) -> int | None:

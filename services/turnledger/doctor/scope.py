@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from array import array
 from bisect import bisect_left, bisect_right
@@ -12,15 +11,12 @@ from typing import Any
 
 import psycopg
 
-from turnledger.contract.times import parse_instant, utc_text
+from turnledger.contract.times import parse_ago, parse_instant, utc_text
 from turnledger.doctor.held import CHUNK
 from turnledger.doctor.naming import find_session
 from turnledger.errors import TurnledgerError
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef
-
-_AGO = re.compile(r"([0-9]{1,6})(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class NotAScope(TurnledgerError):
@@ -78,10 +74,9 @@ class Scope:
 
 def parse_since(text: str, now: float | None = None) -> int:
     """µs since 1970 of an RFC 3339 time, or of so long ago: ``90s`` ``30m`` ``24h`` ``7d``. Raises :class:`NotAScope`."""
-    ago = _AGO.fullmatch(text)
+    ago = parse_ago(text)
     if ago is not None:
-        seconds = (time.time() if now is None else now) - int(ago[1]) * _SECONDS[ago[2]]
-        return int(seconds * 1_000_000)
+        return int(((time.time() if now is None else now) - ago) * 1_000_000)
     at = parse_instant(text)
     if at is None:
         raise NotAScope(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 
 import psycopg
 
@@ -104,14 +105,16 @@ class Requeue:
         by: str,
         dead_letter_bytes: int,
         dry: bool = False,
+        whole: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
         """``connection`` is in autocommit mode: each chunk of letters is a transaction. ``decider`` as the worker has it, which keeps
-        ``dead_letter_bytes`` of a letter."""
+        ``dead_letter_bytes`` of a letter. ``whole``: records as Kafka still has them, by letter."""
         self.connection = connection
         self.decider = decider
         self.by = by
         self.dry = dry
         self.cap = dead_letter_bytes
+        self.whole = whole
 
     def run(self, ids: Iterable[int], *, fix: bytes | None = None) -> Iterator[Became]:
         """What becomes of each letter, in the order of topics and positions. ``fix`` takes the place of the record of the only one.
@@ -176,6 +179,7 @@ class _Work:
         self.connection = requeue.connection
         self.by = requeue.by
         self.cap = requeue.cap
+        self.whole = requeue.whole
         self.decider = requeue.decider
         self.letters = letters
         self.fix = fix
@@ -198,14 +202,15 @@ class _Work:
             assert letter.tenant is not None and letter.session_id is not None
             self.projections[letter.id] = (letter.tenant, letter.session_id)
             return
-        if self.fix is None and letter.is_cut(self.cap):
+        came = self.whole.get(letter.id)
+        if self.fix is None and came is None and letter.is_cut(self.cap):
             assert letter.raw is not None
             self.refused[letter.id] = _as_it_was(
                 letter,
                 f"only the first {len(letter.raw)} of its {letter.raw_bytes} bytes are kept: give the whole record with --fix",
             )
             return
-        value = letter.raw if self.fix is None else self.fix
+        value = self.fix if self.fix is not None else came if came is not None else letter.raw
         hidden: Redacted | None = None
         if letter.received_sha256 is not None and value is not None and value == letter.raw:
             hidden = requeued(value, letter.received_sha256)

@@ -277,10 +277,10 @@ def write_in(
         )
     if round_.stops:
         fence.stop(connection, round_.topic, round_.stops)
-    if round_.requeued_by is None:
-        _audit(connection, round_)
-    else:
+    if round_.requeued_by is not None:
         _account(connection, round_)
+    elif not round_.accounted:
+        _audit(connection, round_)
 
 
 def day_of(round_: Round, today: date) -> date:

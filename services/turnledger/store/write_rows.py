@@ -172,6 +172,8 @@ class Round:
     stops: list[Stop] = field(default_factory=list)
     requeued_by: str | None = None
     """Its records are dead letters that come again (contract 15), and who says so: they are accounted for apart."""
+    accounted: bool = False
+    """Its records are of batches that are written down: they joined the ledger late, and no batch is added."""
     disturb: list[tuple[str, int]] = field(default_factory=list)
     """Home partitions of sessions that are written here and live elsewhere."""
     unmade: list[tuple[Unit, str]] = field(default_factory=list)

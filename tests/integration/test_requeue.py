@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.integration.here import Here
 from tests.integration.ingesting import (
     environment,
     event,
@@ -26,7 +23,6 @@ from tests.integration.ingesting import (
 )
 from tests.stack.commands import Running, eventually
 from tests.stack.topics import Record, Topic, produce
-from turnledger.cli import main
 from turnledger.doctor.verify import verify
 from turnledger.pricing import packaged, price_call
 from turnledger.rollup.settings import RollupSettings
@@ -49,27 +45,8 @@ def letters(database: str) -> dict[int, tuple[int, str | None, str]]:
     return {row[0]: row[1:] for row in found}
 
 
-@dataclass(frozen=True)
-class Here:
-    """Commands run inside this process: only a process that is killed, or runs beside another, must be one of its own."""
-
-    monkeypatch: pytest.MonkeyPatch
-    captured: pytest.CaptureFixture[str]
-
-    def run(self, settings: dict[str, str], *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        """Exit status, output, errors of a command."""
-        self.captured.readouterr()
-        with self.monkeypatch.context() as patched:
-            for name in [name for name in os.environ if name.startswith("TURNLEDGER_")]:
-                patched.delenv(name)
-            for name, value in settings.items():
-                patched.setenv(name, value)
-            patched.setattr(sys, "argv", ["turnledger", *arguments])
-            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-            with pytest.raises(SystemExit) as ended:
-                main()
-        said = self.captured.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
+class Requeuing(Here):
+    """Here, with the command that this file is about."""
 
     def requeue(
         self, settings: dict[str, str], *arguments: str, stdin: bytes = b"", fails: bool = False
@@ -81,8 +58,8 @@ class Here:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(monkeypatch, capsys)
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Requeuing:
+    return Requeuing(monkeypatch, capsys)
 
 
 def told(answer: dict[str, Any]) -> list[tuple[int, str]]:
@@ -119,7 +96,7 @@ def verified(database: str) -> None:
 
 @pytest.mark.partitions(1)
 def test_letters_that_are_events_now_are_accepted_once_and_the_sums_hold(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     # Positions 0 to 6: of the five that are too large, one comes again as it is, and one as another record.
@@ -203,7 +180,7 @@ def test_letters_that_are_events_now_are_accepted_once_and_the_sums_hold(
 
 @pytest.mark.partitions(1)
 def test_a_corrected_record_takes_the_place_of_the_one_that_came(
-    topic: Topic, database: str, start: Start, here: Here, tmp_path: Path
+    topic: Topic, database: str, start: Start, here: Requeuing, tmp_path: Path
 ) -> None:
     settings = environment(topic, database)
     turn = {"turn_id": "t"}
@@ -253,7 +230,7 @@ def test_a_corrected_record_takes_the_place_of_the_one_that_came(
 
 @pytest.mark.partitions(2)
 def test_a_session_that_nobody_has_seen_begins_with_its_requeued_record_and_its_worker_goes_on_from_there(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     produce(topic, [Record(lapsed("new", 0).value, b"default/new", 1), event("other", 0)])
@@ -281,7 +258,7 @@ def test_a_session_that_nobody_has_seen_begins_with_its_requeued_record_and_its_
 
 @pytest.mark.partitions(2)
 def test_requeues_beside_a_worker_that_writes_the_same_sessions_lose_and_double_nothing(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     sessions = [f"s{number}" for number in range(8)]
@@ -317,7 +294,7 @@ def test_requeues_beside_a_worker_that_writes_the_same_sessions_lose_and_double_
 
 @pytest.mark.partitions(1)
 def test_a_requeue_that_is_killed_in_the_middle_did_nothing_and_the_next_one_does_all(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     produce(topic, [event("s", 0), *(lapsed("s", seq) for seq in range(1, 6))])
@@ -361,7 +338,7 @@ def test_a_requeue_that_is_killed_in_the_middle_did_nothing_and_the_next_one_doe
 
 @pytest.mark.partitions(1)
 def test_what_is_no_event_now_either_stays_dead_with_the_reason_that_it_has_now(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     nameless = b'{"session_id":"s","seq":1,"type":7,"payload":{"text":"' + b"x" * 2000 + b'"}}'
@@ -399,7 +376,7 @@ def test_what_is_no_event_now_either_stays_dead_with_the_reason_that_it_has_now(
 
 @pytest.mark.partitions(1)
 def test_a_letter_with_a_secret_is_requeued_as_what_came_and_not_as_what_is_left_of_it(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     secret = "sk-ant-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z"
@@ -447,7 +424,7 @@ def test_a_letter_with_a_secret_is_requeued_as_what_came_and_not_as_what_is_left
 
 @pytest.mark.partitions(1)
 def test_a_record_of_which_only_the_beginning_is_kept_waits_for_the_whole_one(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     record = lapsed("s", 0).value
@@ -468,7 +445,7 @@ def test_a_record_of_which_only_the_beginning_is_kept_waits_for_the_whole_one(
 
 @pytest.mark.partitions(1)
 def test_a_projection_that_was_refused_is_made_again(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     # A number of more digits than Postgres' numeric holds.
@@ -511,7 +488,7 @@ def test_a_projection_that_was_refused_is_made_again(
 
 @pytest.mark.partitions(1)
 def test_letters_are_listed_by_what_chooses_them_and_shown_without_their_secrets(
-    topic: Topic, database: str, start: Start, here: Here
+    topic: Topic, database: str, start: Start, here: Requeuing
 ) -> None:
     settings = environment(topic, database)
     secret = "sk-" + "a1B2c3D4e5F6g7H8" * 2
@@ -578,7 +555,7 @@ def test_letters_are_listed_by_what_chooses_them_and_shown_without_their_secrets
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
-    database: str, here: Here, arguments: list[str], says: str
+    database: str, here: Requeuing, arguments: list[str], says: str
 ) -> None:
     status, out, err = here.run({"TURNLEDGER_DATABASE_URL": database}, "dead", *arguments)
     assert (status, out) == (2, "")

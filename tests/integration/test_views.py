@@ -60,6 +60,11 @@ PROMISED: dict[str, list[str]] = {
     "conflicts": [*POSITION, "kept_sha256", "lost_sha256", "count", "first_position", "last_position"],
     "dead_letters": ["topic", "partition", "position", "reason", "field", "detail", *KEYS, "id", "outcome", "requeue_batch", "fixed", "received_sha256"],
     "ingest_batches": ["topic", "partition", "from_offset", "to_offset", "records", "accepted", "duplicates", "conflicts", "dead"],
+    "topic_replays": [
+        "replay_no", "topic", "asked_from", "asked_to", "partitions", "tenant", "session_id", "started_by", "started_at", "finished_at",
+        "partition", "from_offset", "to_offset", "next_offset", "records", "known", "dead", "requeued", "filled", "unverified",
+        "contradictions", "unaccounted", "others",
+    ],
     "requeue_batches": ["batch_no", "topic", "partition", "letters", "accepted", "duplicates", "conflicts", "requeued_by", "committed_at"],
     "partition_stops": ["topic", "partition", "at_offset", "dead", "share", "stopped_at", "resumed_at", "resumed_by", "resumed_why"],
     "accounts": ["topic", "partition", "records", "accepted", "duplicates", "conflicts", "dead", "requeued"],

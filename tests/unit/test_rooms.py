@@ -23,6 +23,7 @@ ALLOWED = {
     "harness": {"contract", "fold", "pricing"},
     "ship": {"contract", "harness", "ingest"},
     "doctor": {"contract", "fold", "store", "pricing", "rollup"},
+    "replay": {"contract", "fold", "store", "ingest"},
     "devstack": set(),
 }
 """Rooms that a room may import; ``errors`` are everybody's, ``settings`` too, except ``devstack``'s, which knows no address before it made one."""

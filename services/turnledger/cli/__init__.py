@@ -27,6 +27,7 @@ COMMANDS = (
     "verify",
     "sessions",
     "dead",
+    "replay",
     "prices",
     "demo",
 )

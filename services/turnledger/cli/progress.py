@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
@@ -37,3 +37,36 @@ def tracked(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     from rich.progress import track
 
     yield from track(items, what, total=total, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def barred(nouns: str) -> Iterator[Callable[[int, int], None]]:
+    """``told(done, total)`` moves a bar with the rate and the time left, for work whose end becomes known when it has begun."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        BarColumn(),
+        TaskProgressColumn(show_speed=True),
+        MofNCompleteColumn(),
+        TextColumn(f"{nouns}, {{task.fields[rate]}}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, rate="")
+
+        def told(done: int, total: int) -> None:
+            speed = bar.tasks[0].speed
+            bar.update(task, completed=done, total=total, rate="" if speed is None else f"{speed:,.0f}/s")
+
+        yield told

@@ -48,6 +48,21 @@ def configure_logging(process: int | None = None) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
+def warnings_only() -> None:
+    """For a command that a person watches: what does not go as it should, to standard error."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            without_secrets,
+            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, sentences say
+
+
 class _Named:
     """Says in each line which process it is from."""
 

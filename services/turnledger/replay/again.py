@@ -152,7 +152,9 @@ class Again:
             "streams": [event.stream for _, event in records],
             "seqs": [event.seq for _, event in records],
             "hashes": [
-                None if event.seq is not None or event.receipt_key is None else sha256(event.receipt_key.encode()).digest()[:16]
+                None
+                if event.seq is not None or event.receipt_key is None
+                else sha256(event.receipt_key.encode()).digest()[:16]
                 for _, event in records
             ],
         }
@@ -235,9 +237,7 @@ class Again:
         )
         at = records[0].offset
         share = Share(fence.Step(partition, at, at, 0, 0))
-        fresh = Prepared(
-            0, Round(self.topic, active_slot(connection), [share], accounted=True), [], {}, {}
-        )
+        fresh = Prepared(0, Round(self.topic, active_slot(connection), [share], accounted=True), [], {}, {})
         groups_by_key: dict[SessionKey, Group] = {}
         fresh.records = self.decider.read(records, share, groups_by_key, NEVER.copy())
         groups = list(groups_by_key.values())

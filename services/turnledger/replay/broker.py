@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from turnledger.errors import TurnledgerError
 from turnledger.ingest.batch import Fetched, Partition
+from turnledger.ingest.seats import Bounds
 from turnledger.ingest.seats import BrokerAway as NoAnswer
 from turnledger.replay.ranges import Bound, Log
 
@@ -72,7 +73,9 @@ class Broker:
         try:
             # Asked for by name, the broker might make it: so all are listed first.
             if topic not in await admin.list_topics():
-                raise NoSuchTopic(f"the broker at {self.bootstrap} has no topic {topic}: say another with --topic.")
+                raise NoSuchTopic(
+                    f"the broker at {self.bootstrap} has no topic {topic}: say another with --topic."
+                )
             (described,) = await admin.describe_topics([topic])
         finally:
             await admin.close()
@@ -80,9 +83,7 @@ class Broker:
         starts = await self._answer(self.consumer.beginning_offsets(there))
         ends = await self._answer(self.consumer.end_offsets(there))
         from_times, to_times = await self._times(there, start), await self._times(there, end)
-        return {
-            at.partition: Log(starts[at], ends[at], from_times.get(at), to_times.get(at)) for at in there
-        }
+        return {at.partition: Log(starts[at], ends[at], from_times.get(at), to_times.get(at)) for at in there}
 
     async def _times(self, there: Sequence[TopicPartition], bound: Bound) -> dict[TopicPartition, int | None]:
         if bound.at is None:
@@ -142,7 +143,7 @@ async def broker(bootstrap: str) -> AsyncIterator[Broker]:
         await consumer.stop()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ends:
     """Where a range begins and ends (exclusive)."""
 
@@ -191,7 +192,7 @@ class Feed:
             self._leases.pop(one, None)
             self.broker.consumer.pause(TopicPartition(*one))
 
-    async def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Ends]:
+    async def bounds(self, partitions: Iterable[Partition]) -> Mapping[Partition, Bounds]:
         """Where each log begins for the handler: not before its range, so that a partition that was never read begins there."""
         wanted = {one: TopicPartition(*one) for one in partitions}
         try:
@@ -199,9 +200,7 @@ class Feed:
             ends = await self.broker.consumer.end_offsets(list(wanted.values()))
         except (KafkaError, TimeoutError) as error:
             raise NoAnswer(str(error) or type(error).__name__) from None
-        return {
-            one: Ends(max(starts[at], self.ranges[one][0]), ends[at]) for one, at in wanted.items()
-        }
+        return {one: Ends(max(starts[at], self.ranges[one][0]), ends[at]) for one, at in wanted.items()}
 
     def give_back(self, size: int) -> None:
         """The handler is done with so many bytes."""
@@ -216,7 +215,8 @@ class Feed:
             return False
         still = set(stopped)
         return all(
-            one in still or (one in applied and self.read.get(one, -1) >= end) for one, (_, end) in self.ranges.items()
+            one in still or (one in applied and self.read.get(one, -1) >= end)
+            for one, (_, end) in self.ranges.items()
         )
 
     async def run(self) -> None:
@@ -243,7 +243,9 @@ class Feed:
                 found = fetched.get(at, [])
                 end = self.ranges[one][1]
                 records = [record for record in found if record.offset < end]
-                self.read[one] = found[-1].offset + 1 if found else max(self.read[one], await consumer.position(at))
+                self.read[one] = (
+                    found[-1].offset + 1 if found else max(self.read[one], await consumer.position(at))
+                )
                 if self.read[one] >= end:
                     consumer.pause(at)
                 if records:

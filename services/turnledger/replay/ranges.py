@@ -114,15 +114,15 @@ def plan(
                 f"records {unread[0]} to {unread[1] - 1} of it were never read, and reading some tenant's or session's alone would leave the others "
                 "out for good: start a worker, or leave out --tenant and --session"
             )
-        elif standing is not None and unread[0] > following:
-            refused = (
-                f"the ledger stands at {following}, so that beginning at {unread[0]} would leave {unread[0] - following} records out for good: "
-                f"begin at {following} or before"
-            )
         elif standing is not None and log.start > following:
             refused = (
                 f"the ledger stands at {following} and the log begins at {log.start}: {log.start - following} records are gone from Kafka, which a "
                 "person must accept (`turnledger worker --accept-loss`)"
+            )
+        elif standing is not None and unread[0] > following:
+            refused = (
+                f"the ledger stands at {following}, so that beginning at {unread[0]} would leave {unread[0] - following} records out for good: "
+                f"begin at {following} or before"
             )
     gone = max(0, min(log.start, asked_to) - asked_from)
     cut = start.at is not None and 0 < log.start == log.from_time

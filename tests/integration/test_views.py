@@ -61,7 +61,7 @@ PROMISED: dict[str, list[str]] = {
     "dead_letters": ["topic", "partition", "position", "reason", "field", "detail", *KEYS, "id", "outcome", "requeue_batch", "fixed", "received_sha256"],
     "ingest_batches": ["topic", "partition", "from_offset", "to_offset", "records", "accepted", "duplicates", "conflicts", "dead"],
     "topic_replays": [
-        "replay_no", "topic", "asked_from", "asked_to", "partitions", "tenant", "session_id", "started_by", "started_at", "finished_at",
+        "id", "topic", "asked_from", "asked_to", "partitions", "tenant", "session_id", "started_by", "started_at", "finished_at",
         "partition", "from_offset", "to_offset", "next_offset", "records", "known", "dead", "requeued", "filled", "unverified",
         "contradictions", "unaccounted", "others",
     ],

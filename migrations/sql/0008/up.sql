@@ -36,7 +36,7 @@ create table ledger.topic_replay_partitions (
 
 create view turnledger.topic_replays as
 select
-    r.replay_no,
+    r.replay_no as id,
     r.topic,
     r.asked_from,
     r.asked_to,

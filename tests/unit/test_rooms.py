@@ -24,6 +24,7 @@ ALLOWED = {
     "ship": {"contract", "harness", "ingest"},
     "doctor": {"contract", "fold", "store", "pricing", "rollup"},
     "replay": {"contract", "fold", "store", "ingest"},
+    "retention": {"contract", "fold", "store", "ingest", "doctor"},
     "devstack": set(),
 }
 """Rooms that a room may import; ``errors`` are everybody's, ``settings`` too, except ``devstack``'s, which knows no address before it made one."""

@@ -29,6 +29,7 @@ COMMANDS = (
     "dead",
     "replay",
     "prices",
+    "retention",
     "demo",
 )
 """Modules of this package, in the order of ``--help``."""

@@ -23,6 +23,8 @@ CHECKS: tuple[tuple[str, str], ...] = (
     ("i1_conflicts", "the conflicts that batches counted are not those in the receipts"),
     ("i1_dead_and_accepted", "a record ended as an event and as a dead letter"),
     ("i1_requeued_events", "a letter was requeued and accepted, and its event is not there"),
+    ("i1_vacuums", "a session's vacuums are not what its streams lack"),
+    ("i1_vacuumed_batches", "what was vacuumed is not what batches lack"),
     ("i2_sums", "a batch does not add up"),
     ("i2_accounts", "a partition's records are not what became of them by now"),
     ("i2_chain", "a batch does not begin where the one before it ended"),

@@ -25,6 +25,7 @@ from turnledger.store.named import query
 from turnledger.store.read import SessionRef
 
 TWICE = "an event is in the ledger twice"
+GONE_AND_HERE = "what a stream has seen is not the events that are there and those that were vacuumed"
 UNREADABLE = "an event's bytes are no event any more"
 CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
 """Rows of a long result that are in memory at once; an older libpq gives them one by one."""
@@ -41,6 +42,8 @@ class StoredStream:
     holes: int
     receipts: int
     open_gaps: int
+    vacuumed: int
+    """Events of it that are gone, seen and counted (contract 12)."""
     chunks: dict[int, bytes] = field(default_factory=dict)
     days: dict[date, tuple[int, int]] = field(default_factory=dict)
     known: dict[int, tuple[bytes, date]] = field(default_factory=dict)
@@ -149,7 +152,9 @@ def events_faults(
     for one in streams:
         place = {**_named(ref), **one.names}
         held = by_stream[one.stream_no]
-        faults += _seen_faults(one, place, sorted(seq for seq in held if seq >= 0))
+        faults += _seen_faults(
+            one, place, sorted(seq for seq in held if seq >= 0), sum(seq < 0 for seq in held)
+        )
         faults += _day_faults(one, place, held)
         faults += _receipt_faults(one, place, held, receipt_keys)
     return faults
@@ -159,8 +164,8 @@ def _named(ref: SessionRef) -> Row:
     return {"tenant": ref.tenant, "session_id": ref.session_id}
 
 
-def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int]) -> list[Fault]:
-    """``numbers`` ascending."""
+def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int], receipts: int) -> list[Fault]:
+    """``numbers`` ascending; ``receipts``: how many events without one there are."""
     # A stream that is merely extended is written late: the greatest number in the ledger counts as well (design 3.2).
     hi = max(one.hi, numbers[-1] if numbers else -1)
     seen = StreamSeen(hi, one.chunks)
@@ -169,7 +174,12 @@ def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int]) -> list[
         what = "an event is in the ledger that its stream does not count as seen"
         return [Fault("I1", what, {**place, "seq": unseen})]
     counted = hi + 1 - seen.missing
-    if counted != len(numbers):
+    if one.vacuumed:
+        gone = counted - len(numbers) + one.receipts - receipts
+        if gone != one.vacuumed or counted < len(numbers) or one.receipts < receipts:
+            row = {**place, "seen": counted + one.receipts, "vacuumed": one.vacuumed}
+            return [Fault("I1", GONE_AND_HERE, {**row, "events": len(numbers) + receipts})]
+    elif counted != len(numbers):
         row = {**place, "seq": _lacking(seen, numbers), "seen": counted, "events": len(numbers)}
         return [Fault("I1", "a number counts as seen whose event is not in the ledger", row)]
     if one.holes != seen.missing:
@@ -217,7 +227,9 @@ def _receipt_faults(
         for seq, day in held.items()
         if (one.stream_no, seq) in receipt_keys
     }
-    for seq in sorted(stored.keys() | computed.keys(), reverse=True):
+    # What a vacuum took leaves its receipts: a repeat of it is known by them.
+    names = computed.keys() if one.vacuumed else stored.keys() | computed.keys()
+    for seq in sorted(names, reverse=True):
         if stored.get(seq) != computed.get(seq):
             row = {**place, "ordinal": -1 - seq, "receipt_key": receipt_keys.get((one.stream_no, seq))}
             return [Fault("I1", "a receipt and the event that it stands for do not agree", row)]
@@ -230,13 +242,16 @@ def _receipt_faults(
 def conflict_faults(
     connection: psycopg.Connection[Any], refs: Mapping[int, SessionRef], streams: Mapping[int, StoredStream]
 ) -> Iterator[tuple[int, Fault]]:
-    """Conflicts whose kept event is not there, or is not the one that they name, with their session's number."""
+    """Conflicts whose kept event is not there, or is not the one that they name, with their session's number. One that a vacuum took is not
+    missed: its hash stays."""
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query("verify/kept"), {"sessions": list(refs)})
         for session_no, stream_no, seq, kept, lost, raw, received in cursor:
             one = streams.get(stream_no)
             place = {**_named(refs[session_no]), **(one.names if one else {}), "seq": seq}
             row = {**place, "kept_sha256": kept.hex(), "lost_sha256": lost.hex()}
+            if raw is None and one is not None and one.vacuumed:
+                continue
             if raw is None:
                 yield session_no, Fault("I1", "a conflict names an event that is not in the ledger", row)
             elif kept == lost or kept != (received if received is not None else content_hash(raw)):

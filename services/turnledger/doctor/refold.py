@@ -200,11 +200,11 @@ def _point_key(event: Event) -> tuple[str, int, str, int | None, str | None]:
 # --- I7 ---------------------------------------------------------------------------------------------------------------------------
 
 
-def gap_faults(ref: SessionRef, fold: SessionFold, streams: Sequence[StoredStream]) -> list[Fault]:
-    """I7 of one session: the live rows of ``ledger.gaps`` are what is missing, in its state."""
+def gap_faults(ref: SessionRef, gaps: Iterable[Row], streams: Sequence[StoredStream]) -> list[Fault]:
+    """I7 of one session: the live rows of ``ledger.gaps`` are what is missing, in its state. ``gaps`` as a fold gives them."""
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
     runs: dict[StreamKey, list[tuple[int, int, str]]] = defaultdict(list)
-    for gap in fold.gaps:
+    for gap in gaps:
         runs[gap["producer"], gap["epoch"], gap["stream"]].append(
             (gap["from_seq"], gap["to_seq"], gap["state"])
         )

@@ -28,6 +28,7 @@ from turnledger.doctor.faults import Fault, Report
 from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope
 from turnledger.errors import TurnledgerError
+from turnledger.fold.seen import StreamSeen
 from turnledger.store.named import query
 
 AT_ONCE = 2000
@@ -57,6 +58,8 @@ class _Batch:
     """Repeats of an event that is not there any more: duplicates that nobody can compare."""
     conflicts: int = 0
     dead: int = 0
+    gone: int = 0
+    """Records of vacuumed sessions whose key was seen: accepted here, or repeats of what is gone. Nobody can tell which each was."""
 
 
 @dataclass(slots=True)
@@ -312,13 +315,18 @@ class _Rereader:
         self, partition: _Partition, repeats: Sequence[tuple[int, Event, bytes, _Batch | None]]
     ) -> None:
         """Records whose key another one had first: equal to it, or with a receipt for the difference."""
-        first = self.first_of([event for _, event, _, _ in repeats])
+        events = [event for _, event, _, _ in repeats]
+        first = self.first_of(events)
+        vacuumed = self.gone(events) if len(first) < len(events) else set()
         contradictions: list[tuple[Row, Row, bytes]] = []
         for index, (offset, event, raw, batch) in enumerate(repeats, 1):
             place = {**partition.place, "position": offset, **_told(event)}
             have = first.get(index)
             if have is None:
-                if batch is not None and batch.row["unverified"]:
+                if index in vacuumed:
+                    if batch is not None:
+                        batch.gone += 1
+                elif batch is not None and batch.row["unverified"]:
                     batch.absent += 1
                     batch.duplicates += 1
                 else:
@@ -344,25 +352,24 @@ class _Rereader:
 
     def first_of(self, events: Sequence[Event]) -> dict[int, Row]:
         """What is stored under the keys of ``events``, by their number from 1."""
-        rows = read_rows(
-            self.connection,
-            query("verify/topic_keys"),
-            {
-                "tenants": [event.tenant for event in events],
-                "sessions": [event.session_id for event in events],
-                "producers": [event.producer for event in events],
-                "epochs": [event.epoch for event in events],
-                "streams": [event.stream for event in events],
-                "seqs": [event.seq for event in events],
-                "hashes": [
-                    None
-                    if event.seq is not None or event.receipt_key is None
-                    else sha256(event.receipt_key.encode()).digest()[:16]
-                    for event in events
-                ],
-            },
-        )
+        rows = read_rows(self.connection, query("verify/topic_keys"), _keys(events))
         return {row["i"]: row for row in reversed(rows)}
+
+    def gone(self, events: Sequence[Event]) -> set[int]:
+        """Which of ``events``, by their number from 1, are of vacuumed sessions that have seen their keys."""
+        rows = read_rows(self.connection, query("verify/topic_gone"), _keys(events))
+        chunks: dict[int, dict[int, bytes]] = {}
+        wanted = {"streams": sorted({row["stream_no"] for row in rows})}
+        for row in read_rows(self.connection, query("verify/chunks"), wanted) if rows else ():
+            chunks.setdefault(row["stream_no"], {})[row["chunk"]] = row["bits"]
+        found = set()
+        for row in rows:
+            seq = events[row["i"] - 1].seq
+            # A vacuum writes the row of each stream as it is: what came later, and made it longer, is there to be found.
+            known = StreamSeen(row["hi"], chunks.get(row["stream_no"], {}))
+            if row["received"] if seq is None else seq in known:
+                found.add(row["i"])
+        return found
 
     def receipts(self, contradictions: Sequence[tuple[Row, Row, bytes]]) -> None:
         if not contradictions:
@@ -413,14 +420,38 @@ def _count_faults(partition: _Partition, batch: _Batch) -> Iterator[Fault]:
         yield Fault("I1", "a batch read fewer records than Kafka holds", {**place, **counts})
         return
     names = ("accepted", "duplicates", "conflicts", "dead")
-    given = (batch.accepted, batch.duplicates, batch.conflicts, batch.dead)
+    given = (batch.accepted + row["vacuumed"], batch.duplicates, batch.conflicts, batch.dead)
+    # Of what is gone, so many were accepted here; the others were repeats, of which nobody can tell the one kind from the other.
+    repeats = batch.gone - row["vacuumed"]
+    if batch.gone or row["vacuumed"]:
+        lacking = row["duplicates"] - batch.duplicates, row["conflicts"] - batch.conflicts
+        if min(lacking) >= 0 and sum(lacking) == repeats:
+            given = (given[0], row["duplicates"], row["conflicts"], given[3])
     if given != tuple(row[name] for name in names):
         told = {f"{name}_in_kafka": count for name, count in zip(names, given, strict=True)}
         counted = {name: row[name] for name in names}
         yield Fault("I1", "a batch's counts are not what Kafka's records give", {**place, **counted, **told})
-    elif batch.absent != row["unverified"]:
+    elif batch.absent != row["unverified"] and not batch.gone:
         counts = {"unverified": row["unverified"], "without_their_first": batch.absent}
         yield Fault("I1", "repeats have no first event, and were not counted so", {**place, **counts})
+
+
+def _keys(events: Sequence[Event]) -> Row:
+    """The keys of ``events`` as the queries take them."""
+    return {
+        "tenants": [event.tenant for event in events],
+        "sessions": [event.session_id for event in events],
+        "producers": [event.producer for event in events],
+        "epochs": [event.epoch for event in events],
+        "streams": [event.stream for event in events],
+        "seqs": [event.seq for event in events],
+        "hashes": [
+            None
+            if event.seq is not None or event.receipt_key is None
+            else sha256(event.receipt_key.encode()).digest()[:16]
+            for event in events
+        ],
+    }
 
 
 _NAMES = ("tenant", "session_id", "producer", "epoch", "stream")

@@ -18,7 +18,8 @@ from turnledger.fold.document import session_rows
 from turnledger.fold.findings import MOST_REDACTIONS, grouped, redacted_at_ingest
 from turnledger.fold.model import SessionFold
 from turnledger.fold.ownership import DECIDING, Ownership, decide, holder
-from turnledger.fold.rollup import PriceFunction, overlay, roll_up
+from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, overlay, roll_up
+from turnledger.rollup.rows import kept_overlay
 from turnledger.store.read import SessionRef, of_slot
 
 _FINDING: tuple[columns.Column, ...] = (("severity", "text"), ("count", "int8"), ("rows", "jsonb"))
@@ -140,13 +141,69 @@ def rollup_faults(
     stored: StoredRollup,
 ) -> list[Fault]:
     """I5 of one session."""
-    named = {"tenant": ref.tenant, "session_id": ref.session_id}
-    number = ref.session_no
     computed = roll_up(
         session_rows(fold, conflicts, len(dead_letters)),
         lambda call_key: ownership.owner(ref.session_id, call_key),
         price,
     )
+    laid = []
+    for turn in fold.turns:
+        sums = computed.turns[turn.turn.key]
+        laid.append(
+            {
+                **sums.row,
+                "turn_key": turn.turn.key,
+                "digest": turn.digest,
+                "overlay": overlay(turn.record, sums),
+            }
+        )
+    delivery = _delivery(conflicts, dead_letters, redactions)
+    return _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+
+
+def kept_faults(
+    ref: SessionRef,
+    rows: SessionRows,
+    *,
+    digests: Mapping[str, str],
+    conflicts: Sequence[Row],
+    dead_letters: Sequence[Row],
+    redactions: Sequence[Row],
+    late: Sequence[Row],
+    ownership: Ownership,
+    price: PriceFunction,
+    turn_numbers: Mapping[str, int],
+    stored: StoredRollup,
+) -> list[Fault]:
+    """I5 of a vacuumed session: its rollups are what the rows that were kept of it give. ``digests`` by ``turn_key``; ``late`` as
+    ``fold.vacuumed.late_after_vacuum`` makes it."""
+    computed = roll_up(rows, lambda call_key: ownership.owner(ref.session_id, call_key), price)
+    laid = [
+        {**sums.row, "turn_key": key, "digest": digests[key], "overlay": kept_overlay(sums)}
+        for key, sums in computed.turns.items()
+    ]
+    delivery = [*_delivery(conflicts, dead_letters, redactions), *late]
+    return _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+
+
+def _delivery(conflicts: Sequence[Row], dead_letters: Sequence[Row], redactions: Sequence[Row]) -> list[Row]:
+    found: list[Row] = [{"check": "conflict", "severity": "error", "row": row} for row in conflicts]
+    found += [{"check": "dead_letter", "severity": "error", "row": row} for row in dead_letters]
+    return [*found, *redacted_at_ingest(redactions[:MOST_REDACTIONS], len(redactions))]
+
+
+def _faults(
+    ref: SessionRef,
+    computed: SessionRollup,
+    laid: Sequence[Row],
+    delivery: Sequence[Row],
+    ownership: Ownership,
+    turn_numbers: Mapping[str, int],
+    stored: StoredRollup,
+) -> list[Fault]:
+    """What is stored of a session against what was computed; ``laid``: the overlays of its turns."""
+    named = {"tenant": ref.tenant, "session_id": ref.session_id}
+    number = ref.session_no
     rows: dict[str, Iterable[Row]] = {
         "sessions": [computed.session],
         "ai_usage": computed.ai_usage,
@@ -160,17 +217,6 @@ def rollup_faults(
     faults: list[Fault] = []
     for table, listed in _TABLES.items():
         faults += compare("I5", table, named, listed, _KEYS[table], rows[table], stored.of(table, number))
-    laid = []
-    for turn in fold.turns:
-        sums = computed.turns[turn.turn.key]
-        laid.append(
-            {
-                **sums.row,
-                "turn_key": turn.turn.key,
-                "digest": turn.digest,
-                "overlay": overlay(turn.record, sums),
-            }
-        )
     faults += compare(
         "I5",
         "turn_overlay",
@@ -188,10 +234,7 @@ def rollup_faults(
         if turn_numbers.get(row["turn_key"]) != row["turn_no"]
     ]
     found = [finding for session_id, finding in ownership.findings if session_id == ref.session_id]
-    found += computed.findings
-    found += [{"check": "conflict", "severity": "error", "row": row} for row in conflicts]
-    found += [{"check": "dead_letter", "severity": "error", "row": row} for row in dead_letters]
-    found += redacted_at_ingest(redactions[:MOST_REDACTIONS], len(redactions))
+    found += [*computed.findings, *delivery]
     faults += compare(
         "I5",
         "findings",

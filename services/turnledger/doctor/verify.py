@@ -20,12 +20,14 @@ from turnledger.doctor.faults import INVARIANTS, SHOWN, Fault, Report
 from turnledger.doctor.held import (
     TWICE,
     UNREADABLE,
+    HeldEvent,
     StoredStream,
     conflict_faults,
     events_faults,
     load_streams,
     read_events,
 )
+from turnledger.doctor.kept import kept_gap_faults, kept_rows_faults, kept_session_rows
 from turnledger.doctor.refold import (
     StoredProjection,
     gap_faults,
@@ -38,6 +40,7 @@ from turnledger.doctor.resum import (
     StoredRollup,
     decide_stored,
     families,
+    kept_faults,
     load_rollup,
     rollup_faults,
 )
@@ -46,10 +49,12 @@ from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.fold.ownership import Ownership
 from turnledger.fold.session import fold_session
 from turnledger.rollup.prices import PriceSource, prices_of
+from turnledger.fold.vacuumed import late_after_vacuum
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot
+from turnledger.store.vacuumed import Kept, kept_of, late_events
 
 PAGE = 25
 """Sessions whose stored rows are in memory at once, at most; events and folds are there for one session at a time."""
@@ -156,6 +161,7 @@ class _Stored:
     letters: dict[int, list[Row]]
     redactions: dict[int, list[Row]]
     kept: dict[int, list[Fault]]
+    vacuumed: dict[int, Kept]
 
 
 class _Verifier:
@@ -334,6 +340,7 @@ class _Verifier:
             self.by_session(query("verify/dead_letters"), numbers),
             self.by_session(query("verify/redactions"), numbers),
             kept,
+            kept_of(connection, numbers),
         )
 
     def faults_of(
@@ -351,17 +358,55 @@ class _Verifier:
         if any(fault.what in (UNREADABLE, TWICE) for fault in faults):
             # What a fold, or a count, would say of these follows from the fault.
             return faults
+        kept = stored.vacuumed.get(number)
+        if kept is not None:
+            return [*faults, *self.faults_of_vacuumed(ref, kept, stored, streams, events, ownership)]
         fold = fold_session(ref.tenant, ref.session_id, [one.event for one in events])
         if first:
             self.report.turns += len(fold.turns)
         faults += projection_faults(ref, fold, events, stored.projection)
-        faults += gap_faults(ref, fold, streams)
+        faults += gap_faults(ref, fold.gaps, streams)
         faults += rollup_faults(
             ref,
             fold,
             conflicts=stored.conflicts[number],
             dead_letters=stored.letters[number],
             redactions=stored.redactions[number],
+            ownership=ownership,
+            price=prices_of(self.price, self.connection),
+            turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},
+            stored=stored.rollup,
+        )
+        return faults
+
+    def faults_of_vacuumed(
+        self,
+        ref: SessionRef,
+        kept: Kept,
+        stored: _Stored,
+        streams: Sequence[StoredStream],
+        events: Sequence[HeldEvent],
+        ownership: Ownership,
+    ) -> list[Fault]:
+        """I4, I5 and I7 of a session whose events are gone, from what was kept of it; ``events``: those that came since."""
+        connection, number = self.connection, ref.session_no
+        faults = kept_rows_faults(connection, active_slot(connection), ref, kept, stored.projection)
+        faults += kept_gap_faults(connection, ref, streams, events)
+        if not stored.projection.of("session_facts", number):
+            # What its sums would be follows from the fault.
+            return faults
+        conflicts, letters = stored.conflicts[number], stored.letters[number]
+        first, total = late_events(connection, number, kept)
+        faults += kept_faults(
+            ref,
+            kept_session_rows(
+                ref, kept, stored.projection, conflicts=len(conflicts), dead_letters=len(letters)
+            ),
+            digests={row["turn_key"]: row["digest"] for row in stored.projection.of("turns", number)},
+            conflicts=conflicts,
+            dead_letters=letters,
+            redactions=stored.redactions[number],
+            late=late_after_vacuum(first, total),
             ownership=ownership,
             price=prices_of(self.price, self.connection),
             turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},

@@ -85,6 +85,8 @@ class SessionEntry:
     next_turn_no: int = 1
     wipe: bool = False
     """What the projection holds of it is not known to be whole: the next write replaces everything."""
+    vacuumed: bool = False
+    """Its events are gone: what the projection holds of it stays (contract 12)."""
     facts_written: bool = False
     loose_written: bool = False
     findings_written: bool = False

@@ -111,8 +111,11 @@ def fold_entries(
     moved = [key for key, events in accepted.items() if events or key in also]
     for key in moved:
         entry = entries[key]
-        history = [] if not entry.wipe else session_events(connection, entry.session_no)
-        entry.state = SessionState.from_history(*key, [*history, *accepted[key]], written=False)
+        if entry.vacuumed:
+            entry.state.extend(accepted[key])
+        else:
+            history = [] if not entry.wipe else session_events(connection, entry.session_no)
+            entry.state = SessionState.from_history(*key, [*history, *accepted[key]], written=False)
         changes = entry.state.take_changes(True, force=True)
         missing = folder.missing_receipts(entry, changes)
         ordinals = load.known_receipts(connection, list(missing)) if missing else {}

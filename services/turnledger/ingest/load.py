@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from turnledger.contract.event import Event
+from turnledger.fold.model import StreamKey
 from turnledger.fold.seen import StreamSeen
 from turnledger.fold.state import SessionState
 from turnledger.ingest.batch import Partition
@@ -22,8 +23,10 @@ from turnledger.ingest.cache import (
     WrittenTurn,
 )
 from turnledger.ingest.holes import LiveGap
+from turnledger.ingest.vacuumed import VacuumedState
 from turnledger.store.named import query
 from turnledger.store.read import session_events
+from turnledger.store.vacuumed import kept_declarations, late_declarations, vacuumed_among
 from turnledger.store.write_rows import StreamDays
 
 Connection = psycopg.Connection[Any]
@@ -83,7 +86,7 @@ def load(
     states: bool = True,
 ) -> list[SessionEntry]:
     """Sessions with their streams, from committed state. ``stale``: session numbers whose projection is not known to be whole.
-    Without ``states`` the states are empty, and every projection counts as not whole.
+    Without ``states`` the states are empty, and every projection counts as not whole: but those of vacuumed sessions, whose projections stay.
     """
     if not found:
         return []
@@ -97,23 +100,23 @@ def load(
             query("load/facts").replace(b"{slot}", slot.encode()), {"sessions": numbers}
         )
     }
+    vacuumed = vacuumed_among(connection, numbers)
     entries = []
     for one in found:
-        wipe = not states or one.session_no in unsure
+        gone = one.session_no in vacuumed
+        wipe = not gone and (not states or one.session_no in unsure)
+        its_streams = {stream.key: stream for stream in streams[one.session_no]}
         entry = SessionEntry(
             session_no=one.session_no,
             key=one.key,
             home=one.home,
-            state=SessionState.from_history(
-                *one.key, session_events(connection, one.session_no), written=not wipe
-            )
-            if states
-            else SessionState(*one.key),
+            state=_state(connection, one, its_streams, gone=gone, folded=states, written=not wipe),
             fresh=False,
             kafka_key=kafka_key(one.key),
-            streams={stream.key: stream for stream in streams[one.session_no]},
+            streams=its_streams,
             turns=turns[one.session_no],
             wipe=wipe,
+            vacuumed=gone,
             facts_written=one.session_no in facts,
             # Whether there are such rows is not worth a question: deleting none costs little.
             loose_written=True,
@@ -122,6 +125,26 @@ def load(
         entry.next_turn_no = 1 + max((turn.turn_no for turn in entry.turns.values()), default=0)
         entries.append(entry)
     return entries
+
+
+def _state(
+    connection: Connection,
+    one: Found,
+    streams: dict[StreamKey, StreamEntry],
+    *,
+    gone: bool,
+    folded: bool,
+    written: bool,
+) -> SessionState:
+    if gone:
+        kept = kept_declarations(connection, one.session_no)
+        late = [declared.event for declared in late_declarations(connection, one.session_no)]
+        return VacuumedState(*one.key, kept, late, streams)
+    if folded:
+        return SessionState.from_history(
+            *one.key, session_events(connection, one.session_no), written=written
+        )
+    return SessionState(*one.key)
 
 
 def _streams(connection: Connection, homes: dict[int, Partition]) -> dict[int, list[StreamEntry]]:

@@ -13,11 +13,12 @@ import psycopg
 from turnledger.fold import columns
 from turnledger.fold.model import Row
 from turnledger.fold.order import ordered
-from turnledger.fold.rollup import SessionRollup, SessionRows, overlay
+from turnledger.fold.rollup import SessionRollup, SessionRows, TurnSums, overlay
 from turnledger.fold.turns import membership, superseded_streams
 from turnledger.store.named import query
 from turnledger.store.prices import State
 from turnledger.store.read import session_events
+from turnledger.store.vacuumed import kept_of, late_events
 from turnledger.store.write import FINDINGS, copy
 from turnledger.store.write_binary import RowEncoder
 
@@ -99,7 +100,7 @@ _READ: dict[str, tuple[str, tuple[str, ...]]] = {
 """What is read of a session: (table, columns)."""
 _ALSO = (
     *("session", "conflicts", "dead_letters", "loose_checks", "open_gaps"),
-    *("redacted_events", "redacted_count", "rollup_findings", "price_state"),
+    *("redacted_events", "redacted_count", "rollup_findings", "price_state", "vacuum"),
 )
 
 
@@ -127,6 +128,15 @@ class Loaded:
     """By table: what the last roll-up set."""
     prices: State
     """Which prices there are."""
+    late: list[Row]
+    """The first events that came after a vacuum …"""
+    late_count: int
+    """… of so many."""
+
+    @property
+    def vacuumed(self) -> bool:
+        """Its events and records are gone: its sums stay, from what is kept of it (contract 12)."""
+        return self.rows.detail == "vacuumed"
 
 
 class Statements:
@@ -203,6 +213,9 @@ def load(do: Statements, session_no: int) -> Loaded | None:
     if not found["session"] or not found["facts"]:
         return None
     turns, conflicts = found["turns"], found["conflicts"]
+    gone = found["vacuum"][0]["vacuumed"]
+    kept = kept_of(do.connection, [session_no])[session_no] if gone else None
+    late, late_count = ([], 0) if kept is None else late_events(do.connection, session_no, kept)
     rows = SessionRows(
         tenant=found["session"][0]["tenant"],
         session_id=found["session"][0]["session_id"],
@@ -212,10 +225,13 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         tools=_once(found["tools"], "tool_key"),
         contributions=_once(found["contributions"], "part_key"),
         loose_checks=frozenset(row["check"] for row in found["loose_checks"]),
-        open_gaps=found["open_gaps"][0]["ranges"],
+        open_gaps=found["open_gaps"][0]["ranges"] if kept is None else kept.open_gaps,
         conflicts=len(conflicts),
         dead_letters=len(found["dead_letters"]),
-        disputed_turns=_disputed(do.connection, session_no, conflicts),
+        disputed_turns=disputed_turns(do.connection, session_no, conflicts)
+        if kept is None
+        else kept.disputed_turns,
+        detail="full" if kept is None else "vacuumed",
     )
     return Loaded(
         session_no,
@@ -228,10 +244,12 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         found["redacted_count"][0]["events"],
         {table: found[table] for table in (*DERIVED, "hour_parts", "call_claims", "rollup_findings")},
         State(**found["price_state"][0]),
+        late,
+        late_count,
     )
 
 
-def _disputed(connection: Connection, session_no: int, conflicts: Sequence[Row]) -> frozenset[str]:
+def disputed_turns(connection: Connection, session_no: int, conflicts: Sequence[Row]) -> frozenset[str]:
     """Turns with the kept event of a conflict (contract 13). Membership is decided on the whole set, so a disputed session is read whole."""
     if not conflicts:
         return frozenset()
@@ -329,6 +347,9 @@ def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_call
         do.run("delete_turns", session_no=loaded.session_no, turns=stale)
     if not moved:
         return
+    if loaded.vacuumed:
+        _lay_kept(do, loaded, rollup, moved)
+        return
     records = {
         row["turn_no"]: row for row in do.rows("records", session_no=loaded.session_no, turns=list(moved))
     }
@@ -343,6 +364,21 @@ def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_call
             raise Torn(key) from error
         row = {**sums.row, "overlay": laid}
         encoded.append(TURN_OVERLAY.encode(loaded.session_no, turn_no, stored["digest"], row))
+    _copy(do, "turn_overlay", TURN_OVERLAY, encoded)
+
+
+def kept_overlay(sums: TurnSums) -> Row:
+    """What is laid over a record that is gone: what the turn's sums alone tell."""
+    return {} if sums.inherited_usage is None else {"inherited_usage": sums.inherited_usage}
+
+
+def _lay_kept(do: Statements, loaded: Loaded, rollup: SessionRollup, moved: Mapping[int, str]) -> None:
+    """Overlays of turns whose records are gone."""
+    encoded = []
+    for turn_no, key in moved.items():
+        sums = rollup.turns[key]
+        row = {**sums.row, "overlay": kept_overlay(sums)}
+        encoded.append(TURN_OVERLAY.encode(loaded.session_no, turn_no, loaded.digests[key], row))
     _copy(do, "turn_overlay", TURN_OVERLAY, encoded)
 
 

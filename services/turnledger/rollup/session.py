@@ -10,6 +10,7 @@ import psycopg
 from turnledger.fold.findings import grouped, redacted_at_ingest
 from turnledger.fold.model import Row
 from turnledger.fold.rollup import PriceFunction, roll_up
+from turnledger.fold.vacuumed import late_after_vacuum
 from turnledger.rollup.claims import settle
 from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.rollup.rows import Loaded, Statements, load, put, remove
@@ -76,6 +77,7 @@ def _delivery(loaded: Loaded) -> list[Row]:
     found = [{"check": "conflict", "severity": "error", "row": row} for row in loaded.conflicts]
     found += [{"check": "dead_letter", "severity": "error", "row": row} for row in loaded.dead_letters]
     found += redacted_at_ingest(loaded.redactions, loaded.redacted)
+    found += late_after_vacuum(loaded.late, loaded.late_count)
     return found
 
 

@@ -1,0 +1,288 @@
+"""`turnledger retention` and `turnledger sessions vacuum`: history that may go, goes; every number stays and can be proven."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from turnledger.errors import TurnledgerError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from turnledger.retention.run import Done
+    from turnledger.retention.rules import Choice, Chosen
+    from turnledger.retention.vacuum import Went
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+By = Annotated[str | None, typer.Option(help="Who says so; you, unless said.")]
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant's sessions.")]
+Archived = Annotated[
+    bool, typer.Option("--archived", help="Only what an archive holds (`turnledger archive`).")
+]
+
+_AGE = re.compile(r"([0-9]{1,6})(h|d)")
+_SIZE = re.compile(r"([0-9]{1,15})(|kB|MB|GB|TB)")
+_BYTES = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+SHOWN = 50
+"""Sessions that a person is shown one by one."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``retention run`` and ``retention runs``."""
+    retention = typer.Typer(help="Events that may go; every number stays.", no_args_is_help=True)
+    retention.command("run")(run)
+    retention.command("runs")(runs)
+    app.add_typer(retention, name="retention")
+
+
+def run(
+    why: Annotated[
+        str, typer.Option(help="Why. It is kept with the run and with each session.")
+    ] = "retention",
+    age: Annotated[
+        str | None, typer.Option(metavar="30d", help="Sessions of which nothing came for so long.")
+    ] = None,
+    max_sessions: Annotated[
+        int | None,
+        typer.Option(min=0, help="So many sessions keep their events: the empty go first, then the oldest."),
+    ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(metavar="100GB", help="So many bytes of events stay: the oldest go first.")
+    ] = None,
+    keep_content: Annotated[
+        int,
+        typer.Option(
+            min=0, help="The newest sessions with tokens or tool calls stay, whatever a limit says."
+        ),
+    ] = 25,
+    tenant: Tenant = None,
+    archived: Archived = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would go, and change nothing.")
+    ] = False,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Let go of events and detail of old sessions; rollups, ranges and digests stay. Running and persistent sessions never go.
+
+    Exit status 1 when something that was chosen had to be left alone.
+    """
+    from turnledger.cli.dead import _person
+    from turnledger.cli.progress import counting
+    from turnledger.retention import run as retention
+    from turnledger.retention.rules import Rules
+
+    rules = Rules(
+        age=None if age is None else _age(age),
+        max_sessions=max_sessions,
+        max_bytes=None if max_bytes is None else _size(max_bytes),
+        keep_content=keep_content,
+        archived=archived,
+        tenant=tenant,
+    )
+    with _connection("retention") as connection:
+        if dry_run:
+            choice = retention.plan(connection, rules)
+            done = retention.Done(None, choice)
+            done.days.days = retention.days_of(connection, choice)
+        else:
+            with counting("let go of", "sessions") as told:
+                done = retention.run(connection, rules, by=by or _person(), why=why, progress=told)
+    if as_json:
+        _print_json(_told(done))
+    else:
+        _page(done)
+    if done.stays:
+        raise typer.Exit(1)
+
+
+def runs(
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=100_000, help="How many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """The latest retention runs: who, when, why, and what went."""
+    from turnledger.doctor.rows import told
+    from turnledger.doctor.tables import count as figure
+    from turnledger.doctor.tables import second, show
+    from turnledger.store.named import query
+
+    with _connection("retention") as connection:
+        found = told(connection, query("retention/runs"), {"count": count})
+    if as_json:
+        _print_json({"runs": [{**one, "days": [day.isoformat() for day in one["days"]]} for one in found]})
+        return
+    show(
+        typer.get_text_stream("stdout"),
+        "retention runs",
+        ["run>", "began", "state", "by", "why", "chosen>", "went>", "left alone>", "events>", "days>"],
+        [
+            [
+                one["run_no"], second(one["started_at"]), one["state"], one["run_by"], one["why"], figure(one["chosen"]),
+                figure(one["vacuumed"]), figure(one["left_alone"]), figure(one["events"]), len(one["days"]),
+            ]
+            for one in found
+        ],
+    )  # fmt: skip
+    if not found:
+        typer.echo("nothing was ever let go of by a run")
+
+
+def vacuum(
+    sessions: Annotated[
+        list[str], typer.Argument(metavar="SESSION…", help="tenant/session_id, or a session's id.")
+    ],
+    why: Annotated[str, typer.Option(help="Why. It is kept with the session.")],
+    tenant: Tenant = None,
+    archived: Archived = False,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Let go of the events and detail of sessions; their rollups, ranges and digests stay. Twice is once.
+
+    Exit status 1 when one was left alone: it runs, is persistent, or is not proven.
+    """
+    from turnledger.cli.dead import _person
+    from turnledger.doctor.scope import one_session
+    from turnledger.retention.vacuum import Order, Stays
+    from turnledger.retention.vacuum import vacuum as let_go
+
+    order = Order(by or _person(), why, archived=archived)
+    told: list[dict[str, Any]] = []
+    with _connection("vacuum") as connection:
+        found = [one_session(connection, name, tenant).session for name in sessions]
+        for ref in found:
+            assert ref is not None
+            became = let_go(connection, ref, order)
+            named = {"tenant": ref.tenant, "session_id": ref.session_id}
+            told.append({**named, **(_stays(became.why) if isinstance(became, Stays) else _went(became))})
+    if as_json:
+        _print_json({"sessions": told})
+    else:
+        from turnledger.doctor.tables import safe
+
+        for one in told:
+            name = safe(f"{one['tenant']}/{one['session_id']}")
+            if one["vacuumed"]:
+                typer.echo(f"{name}: {one['events']} events are gone; what they gave stays")
+            else:
+                typer.echo(f"{name} is left alone: {one['why']}")
+    if not all(one["vacuumed"] for one in told):
+        raise typer.Exit(1)
+
+
+def _stays(why: str) -> dict[str, Any]:
+    return {"vacuumed": False, "why": why, "events": 0, "bytes": 0, "late": False}
+
+
+def _went(went: Went) -> dict[str, Any]:
+    return {"vacuumed": True, "why": None, "events": went.events, "bytes": went.bytes, "late": went.late}
+
+
+def _told(done: Done) -> dict[str, Any]:
+    choice = done.choice
+    return {
+        "dry_run": done.run_no is None,
+        "run_no": done.run_no,
+        "sessions": choice.sessions,
+        "running": choice.running,
+        "persistent": choice.persistent,
+        "protected": choice.protected,
+        "chosen": [_chosen(one) for one in choice.chosen],
+        "unmet": choice.unmet,
+        "vacuumed": done.sessions,
+        "events": done.events,
+        "bytes": done.bytes,
+        "left_alone": [{**_chosen(one), "why": why} for one, why in done.stays],
+        "days": [day.isoformat() for day in done.days.days],
+        "days_waiting": [day.isoformat() for day in done.days.waiting],
+    }
+
+
+def _chosen(one: Chosen) -> dict[str, Any]:
+    found = one.candidate
+    return {
+        "tenant": found.tenant,
+        "session_id": found.session_id,
+        "rule": one.rule,
+        "status": found.status,
+        "last_arrival": found.last_arrival.isoformat(),
+        "content": found.content,
+        "bytes": found.bytes or None,
+    }
+
+
+def _page(done: Done) -> None:
+    from turnledger.doctor.tables import count, safe, show
+
+    out = typer.get_text_stream("stdout")
+    choice: Choice = done.choice
+    show(
+        out,
+        "what would go" if done.run_no is None else "chosen",
+        ["session", "rule", "status", "last came", "content", "bytes>"],
+        [
+            [
+                one.candidate.name, one.rule, one.candidate.status, f"{one.candidate.last_arrival:%Y-%m-%d %H:%M:%S}Z",
+                "yes" if one.candidate.content else "no", count(one.candidate.bytes or None),
+            ]
+            for one in choice.chosen[:SHOWN]
+        ],
+    )  # fmt: skip
+    if len(choice.chosen) > SHOWN:
+        out.write(f"… and {len(choice.chosen) - SHOWN} more (--json lists them)\n\n")
+    for chosen, why in done.stays[:SHOWN]:
+        out.write(f"{safe(chosen.candidate.name)} is left alone: {why}\n")
+    days = ", ".join(day.isoformat() for day in done.days.days)
+    if done.run_no is None:
+        out.write(
+            f"{len(choice.chosen)} of {choice.sessions} sessions would go; left alone: {choice.running} running, {choice.persistent} "
+            f"persistent, {choice.protected} protected; nothing was changed\n"
+        )
+        if days:
+            out.write(f"days that would be dropped: {days}\n")
+    else:
+        out.write(
+            f"run {done.run_no}: {done.sessions} sessions with {done.events} events ({done.bytes} bytes) are gone, {len(done.stays)} of the "
+            f"chosen were left alone; {choice.running} run, {choice.persistent} are persistent, {choice.protected} protected\n"
+        )
+        if days:
+            out.write(f"days dropped: {days}\n")
+    for sentence in choice.unmet:
+        out.write(f"{sentence}\n")
+    for day in done.days.waiting:
+        out.write(f"{day.isoformat()} is empty and is dropped with the next run: somebody reads the events\n")
+
+
+def _age(given: str) -> timedelta:
+    found = _AGE.fullmatch(given)
+    if found is None:
+        raise TurnledgerError(f"--age {given!r} is no age: say 30d or 12h.")
+    return timedelta(hours=int(found[1])) if found[2] == "h" else timedelta(days=int(found[1]))
+
+
+def _size(given: str) -> int:
+    found = _SIZE.fullmatch(given)
+    if found is None:
+        raise TurnledgerError(f"--max-bytes {given!r} is no size: say 500MB, 100GB, or so many bytes.")
+    return int(found[1]) * _BYTES[found[2]]
+
+
+def _connection(name: str) -> psycopg.Connection[Any]:
+    from turnledger.cli.addresses import database_url
+    from turnledger.store.connect import connect
+    from turnledger.store.migrate import require
+
+    url = database_url()
+    require(url)
+    # Long statements are its own: each holds locks of one session, and a worker's lock is waited for briefly.
+    return connect(url, name, autocommit=True, statement_seconds=0, lock_seconds=10)
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,4 @@
+select *
+from turnledger.retention_runs
+order by run_no desc
+limit %(count)s

@@ -1,0 +1,1 @@
+select pg_advisory_unlock(hashtextextended('turnledger.retention', 0))

@@ -13,8 +13,8 @@ from turnledger.errors import TurnledgerError
 if TYPE_CHECKING:
     import psycopg
 
-    from turnledger.retention.run import Done
     from turnledger.retention.rules import Choice, Chosen
+    from turnledger.retention.run import Done
     from turnledger.retention.vacuum import Went
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
 from psycopg.types.json import Jsonb
@@ -57,7 +57,7 @@ def plan(connection: Connection, rules: Rules, now: datetime | None = None) -> C
             if rules.max_bytes is not None
             else {}
         )
-        candidates = [Candidate(*row[:7], sizes.get(row[0], 0)) for row in rows]
+        candidates = [replace(Candidate(*row), bytes=sizes.get(row[0], 0)) for row in rows]
         now = datetime.now(UTC) if now is None else now
         # Whether a session is persistent stands in its events: they are read of those alone that would go.
         known: dict[int, bool] = {}

@@ -84,7 +84,7 @@ def test_a_dry_run_lists_and_a_run_does_it_says_who_and_why_and_twice_is_once(
         )
     )
     assert found == ("ended", "ada", "a month is enough", "2592000s", 1, 1, 0, 10)
-    assert one(rows(database, "select run_no, vacuumed_by, why from turnledger.vacuums")) == (
+    assert one(rows(database, "select run, vacuumed_by, why from turnledger.vacuums")) == (
         done["run_no"],
         "ada",
         "a month is enough",
@@ -154,7 +154,7 @@ def test_a_run_that_is_killed_leaves_every_session_whole_or_gone_and_the_next_on
     assert numbers(database) == before
     done = retention(here, database, "--age", "30d", "--keep-content", "0")
     assert done["vacuumed"] == 30 - gone
-    states = rows(database, "select state, vacuumed, events from turnledger.retention_runs order by run_no")
+    states = rows(database, "select state, vacuumed, events from turnledger.retention_runs order by run")
     assert states == [("interrupted", gone, 10 * gone), ("ended", 30 - gone, 300 - 10 * gone)]
     again = apply(database, "again", shuffled(sent, seed), rounds=3)
     assert (again.duplicates, again.unverified) == (300, 300)

@@ -81,7 +81,7 @@ def test_events_records_and_texts_are_gone_and_digests_calls_and_sums_are_not(da
         None,
     )
     kept = one(
-        rows(database, "select events, late, turns, vacuumed_by, why, run_no, days from turnledger.vacuums")
+        rows(database, "select events, late, turns, vacuumed_by, why, run, days from turnledger.vacuums")
     )
     assert kept[:6] == (10, 0, 1, "tester", "a test", None)
     assert list(kept[6].values()) == [10]

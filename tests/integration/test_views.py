@@ -72,6 +72,9 @@ PROMISED: dict[str, list[str]] = {
     "call_prices": [*KEYS, "call_key", "part_key", "run", "reprice", "cost_micro_usd", "price_id", "catalog_version", "unpriced", "current"],
     "price_catalogues": ["version", "published_at", "source", "own", "by", "why", "at"],
     "reprices": ["run", "name", "version", "since", "until", "sessions", "by", "why"],
+    "vacuums": [*KEYS, "batch_no", "events", "late", "days", "turns", "run", "vacuumed_by", "why", "vacuumed_at"],
+    "retention_runs": ["run", "state", "run_by", "why", "rules", "chosen", "vacuumed", "left_alone", "events", "days", "started_at", "ended_at"],
+    "archives": ["tenant", "day", "url", "events", "sessions", "digest", "archived_by", "archived_at"],
     "findings": [*KEYS, "check", "severity", "count", "rows"],
 }  # fmt: skip
 

@@ -84,7 +84,7 @@ select
     v.event_bytes,
     v.days,
     v.turns,
-    v.run_no,
+    v.run_no as run,
     v.vacuumed_by,
     v.why,
     v.vacuumed_at
@@ -93,7 +93,7 @@ join ledger.sessions s on s.session_no = v.session_no;
 
 create view turnledger.retention_runs as
 select
-    r.run_no,
+    r.run_no as run,
     r.state,
     r.run_by,
     r.why,

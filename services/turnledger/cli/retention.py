@@ -121,7 +121,7 @@ def runs(
         ["run>", "began", "state", "by", "why", "chosen>", "went>", "left alone>", "events>", "days>"],
         [
             [
-                one["run_no"], second(one["started_at"]), one["state"], one["run_by"], one["why"], figure(one["chosen"]),
+                one["run"], second(one["started_at"]), one["state"], one["run_by"], one["why"], figure(one["chosen"]),
                 figure(one["vacuumed"]), figure(one["left_alone"]), figure(one["events"]), len(one["days"]),
             ]
             for one in found

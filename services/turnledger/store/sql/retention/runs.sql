@@ -1,4 +1,4 @@
 select *
 from turnledger.retention_runs
-order by run_no desc
+order by run desc
 limit %(count)s

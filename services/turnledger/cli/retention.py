@@ -71,8 +71,8 @@ def run(
 
     Exit status 1 when something that was chosen had to be left alone.
     """
-    from turnledger.cli.dead import _person
     from turnledger.cli.progress import counting
+    from turnledger.cli.who import person
     from turnledger.retention import run as retention
     from turnledger.retention.rules import Rules
 
@@ -91,7 +91,7 @@ def run(
             done.days.days = retention.days_of(connection, choice)
         else:
             with counting("let go of", "sessions") as told:
-                done = retention.run(connection, rules, by=by or _person(), why=why, progress=told)
+                done = retention.run(connection, rules, by=by or person(), why=why, progress=told)
     if as_json:
         _print_json(_told(done))
     else:
@@ -145,12 +145,12 @@ def vacuum(
 
     Exit status 1 when one was left alone: it runs, is persistent, or is not proven.
     """
-    from turnledger.cli.dead import _person
+    from turnledger.cli.who import person
     from turnledger.doctor.scope import one_session
     from turnledger.retention.vacuum import Order, Stays
     from turnledger.retention.vacuum import vacuum as let_go
 
-    order = Order(by or _person(), why, archived=archived)
+    order = Order(by or person(), why, archived=archived)
     told: list[dict[str, Any]] = []
     with _connection("vacuum") as connection:
         found = [one_session(connection, name, tenant).session for name in sessions]

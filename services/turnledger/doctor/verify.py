@@ -48,8 +48,8 @@ from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.fold.ownership import Ownership
 from turnledger.fold.session import fold_session
-from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.fold.vacuumed import late_after_vacuum
+from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query

@@ -55,13 +55,20 @@ def main() -> None:
     try:
         build()()
     except TurnledgerError as error:
-        print(f"turnledger: {error}", file=sys.stderr)
+        print(f"turnledger: {_safe(error)}", file=sys.stderr)
         raise SystemExit(2) from None
     except OSError as error:
         _silence()
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         print(f"turnledger: a file or an output could not be used ({what}).", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _safe(error: TurnledgerError) -> str:
+    """Its sentence without what a terminal would obey: it may name what a ledger holds."""
+    from turnledger.doctor.tables import safe
+
+    return "\n".join(map(safe, str(error).split("\n")))
 
 
 def _silence() -> None:

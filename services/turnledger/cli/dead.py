@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
 from turnledger.cli.who import person
 from turnledger.errors import TurnledgerError
 
@@ -77,7 +78,7 @@ def list_(
         chosen = _meant(connection, chosen)
         found = dead.list_letters(connection, chosen, count=count)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         dead.list_page(typer.get_text_stream("stdout"), found, chosen)
 
@@ -98,7 +99,7 @@ def show(
         _write(raw, found)
     if as_json:
         kept = found.pop("raw")
-        _print_json({**found, "key": dead.preview(found["key"]), "record": dead.preview(kept)})
+        print_json({**found, "key": dead.preview(found["key"]), "record": dead.preview(kept)})
     else:
         dead.letter_page(typer.get_text_stream("stdout"), found)
 
@@ -179,9 +180,7 @@ def requeue(
                 "it answers; those that went through stay as they are."
             ) from None
     if as_json:
-        _print_json(
-            {"dry_run": dry_run, "letters": [one.row() for one in became], "summary": summary(became)}
-        )
+        print_json({"dry_run": dry_run, "letters": [one.row() for one in became], "summary": summary(became)})
     else:
         _requeued(became, dry_run)
     if any(one.outcome == "dead" for one in became):
@@ -260,7 +259,7 @@ def resume(
         )
     resumed = [{"topic": name, "partition": number, "at_offset": at} for number, at in sorted(places.items())]
     if as_json:
-        _print_json({"resumed": resumed})
+        print_json({"resumed": resumed})
         return
     for one in resumed:
         typer.echo(f"partition {one['partition']} of {name} goes on at {one['at_offset']}")
@@ -315,9 +314,3 @@ def _connection() -> psycopg.Connection[Any]:
     url = database_url()
     require(url)
     return connect(url, "dead")
-
-
-def _print_json(value: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str))

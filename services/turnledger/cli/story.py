@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
 from turnledger.errors import TurnledgerError
+
+if TYPE_CHECKING:
+    import psycopg
 
 SessionId = Annotated[str, typer.Argument(help="The session's id.", metavar="ID")]
 Tenant = Annotated[str | None, typer.Option(help="Of this tenant.")]
@@ -15,7 +19,64 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 def register(sessions: typer.Typer) -> None:
     """Add the commands to ``turnledger sessions``."""
+    sessions.command("show")(show)
     sessions.command("timeline")(timeline)
+
+
+def show(
+    session_id: SessionId,
+    tenant: Tenant = None,
+    turn: Annotated[
+        str | None, typer.Option(help="Only this turn: its key, id or index.", metavar="TURN")
+    ] = None,
+    trace: Annotated[str | None, typer.Option(help="Only this trace.", metavar="ID")] = None,
+    call: Annotated[
+        str | None, typer.Option(help="Only this model call or tool call, by any of its ids.", metavar="ID")
+    ] = None,
+    event: Annotated[
+        str | None,
+        typer.Option(help="One event whole: its id, or producer/epoch/stream/seq.", metavar="EVENT"),
+    ] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="With the bodies that were recorded.")] = False,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="The latest turns of the tree.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """One session: its sums, its tree of turns, calls and tools, its gaps, conflicts, dead letters and findings."""
+    from turnledger.doctor import pages, showing, tree
+    from turnledger.doctor.graph import Chosen
+    from turnledger.doctor.line import Page
+    from turnledger.doctor.sessions import find_session, one_snapshot, session_rows
+
+    chosen = Chosen(turn, trace, call, event)
+    with _connection("sessions show") as connection, one_snapshot(connection):
+        found = find_session(connection, session_id, tenant)
+        shown = session_rows(connection, found)
+        traces = showing.session_graph(connection, found, shown["turns"], chosen, bodies=bodies)
+    if as_json:
+        graph = showing.as_json(traces)
+        print_json({"session": shown["session"], "graph": graph} if chosen else {**shown, "graph": graph})
+        return
+    page = Page(typer.get_text_stream("stdout"))
+    root = tree.session_node(
+        found.session_id, shown["session"], traces, latest=None if chosen else count, whole=event is not None
+    )
+    if chosen:
+        tree.write_tree(page, root)
+        return
+    pages.session_facts(page.out, found.session_id, shown)
+    tree.write_tree(page, root)
+    page.write()
+    pages.session_faults(page.out, shown)
+
+
+def _connection(what: str, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+    from turnledger.cli.addresses import database_url
+    from turnledger.store.connect import connect
+    from turnledger.store.migrate import require
+
+    url = database_url()
+    require(url)
+    return connect(url, what, autocommit=autocommit)
 
 
 def timeline(
@@ -36,19 +97,14 @@ def timeline(
     """What was said, line by line: USER, TOOL, RES, ASST, numbered from 0."""
     import sys
 
-    from turnledger.cli.addresses import database_url
     from turnledger.cli.pager import paged, pager
     from turnledger.doctor import timeline as telling
     from turnledger.doctor.line import Page, wants_colours
     from turnledger.doctor.sessions import find_session
-    from turnledger.store.connect import connect
-    from turnledger.store.migrate import require
 
     if last is not None and (first or count is not None):
         raise TurnledgerError("--last is counted from the end: leave --from and --count away with it.")
-    url = database_url()
-    require(url)
-    with connect(url, "sessions timeline", autocommit=True) as connection:
+    with _connection("sessions timeline", autocommit=True) as connection:
         found = find_session(connection, session_id, tenant)
         lines = telling.chosen(
             telling.timeline(connection, found, everything=everything), first=first, count=count, last=last

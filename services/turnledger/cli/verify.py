@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnledger.cli.output import print_json
+
 if TYPE_CHECKING:
     from turnledger.doctor.faults import Report
 
@@ -42,7 +44,6 @@ def verify(
 
     Exit status 1 when an invariant is broken, or could not be judged because a worker has still to write.
     """
-    import json
     import logging
     from dataclasses import replace
 
@@ -79,7 +80,7 @@ def verify(
             progress=told,
         )
     if as_json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, default=str))
+        print_json(report.as_json())
     else:
         _print(report)
     if not report.holds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from turnledger.doctor.tables import UNKNOWN, count, dollars, safe, second, show
 
@@ -57,38 +57,19 @@ def sessions_page(out: TextIO, rows: Sequence[Row]) -> None:
     )  # fmt: skip
 
 
-def session_page(out: TextIO, session_id: str, found: Row) -> None:
-    """One session: its sums, then its turns and what is wrong with it."""
+def session_facts(out: IO[str], session_id: str, found: Row) -> None:
+    """The sums of one session."""
     row = found["session"]
     if row is None:
         out.write(f"session {safe(session_id)}: its sums are not there yet; the rollup worker sets them.\n\n")
-    else:
-        for name, value in _facts(row):
-            out.write(f"{name:<14}{safe(value)}\n")
-        out.write("\n")
-    show(
-        out,
-        "turns",
-        ["turn", "status", "started", "ms>", "calls>", "tools>", "in>", "out>", "cost>", "known>", "stop", "rev>", "grade"],
-        [
-            [
-                turn["turn_key"],
-                turn["status"],
-                second(turn["started_at"]),
-                count(turn["duration_ms"]),
-                count(turn["round_trips"]),
-                count(turn["tool_call_count"]),
-                count(turn["total_input_tokens"]),
-                count(turn["output_tokens"]),
-                _cost(turn),
-                _coverage(turn),
-                turn["stop_why"],
-                turn["revision"],
-                turn["grade"],
-            ]
-            for turn in found["turns"]
-        ],
-    )  # fmt: skip
+        return
+    for name, value in _facts(row):
+        out.write(f"{name:<14}{safe(value)}\n")
+    out.write("\n")
+
+
+def session_faults(out: IO[str], found: Row) -> None:
+    """What is wrong with one session, in tables."""
     show(
         out,
         "gaps",

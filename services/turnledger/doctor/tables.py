@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -43,7 +43,7 @@ def second(instant: str | None) -> str:
     return UNKNOWN if instant is None else f"{instant.partition('.')[0]}Z".replace("T", " ")
 
 
-def show(out: TextIO, title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def show(out: IO[str], title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """One table. A head that ends in ``>`` names a column of figures, set to the right. Nothing at all for no rows."""
     cells = [[safe(cell) for cell in row] for row in rows]
     if not cells:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +17,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.integration.test_rollup import drain, project
 from tests.stack import databases, servers
 from tests.stack.ledger_rows import put_events
 from tests.stack.servers import environment_without_addresses
 from turnledger.cli import build
 from turnledger.contract.event import Event
 from turnledger.doctor.sessions import NoSuchSession
+from turnledger.doctor.showing import NoSuchPart
 from turnledger.fold.order import ordered
 from turnledger.fold.turns import superseded_streams
 from turnledger.store.connect import connect
@@ -109,9 +114,9 @@ def test_nobody_is_kept_waiting_while_a_person_reads(link: psycopg.Connection[An
     pages.close()
 
 
-def command(url: str, *arguments: str) -> Result:
-    environment = {"TURNLEDGER_DATABASE_URL": url, "COLUMNS": "120"}
-    return CliRunner().invoke(build(), ["sessions", "timeline", *arguments], env=environment)
+def command(url: str, *arguments: str, of: str = "timeline", columns: int = 120) -> Result:
+    environment = {"TURNLEDGER_DATABASE_URL": url, "COLUMNS": str(columns)}
+    return CliRunner().invoke(build(), ["sessions", of, *arguments], env=environment)
 
 
 def test_a_timeline_is_lines_for_people_and_one_object_for_scripts(
@@ -153,6 +158,126 @@ def test_a_timeline_is_lines_for_people_and_one_object_for_scripts(
     ]
     assert object_["lines"][5]["payload"] == {"action": "read", "path": "a.txt"}
     assert isinstance(command(url, "nobody").exception, NoSuchSession)
+
+
+def exchange() -> list[dict[str, Any]]:
+    """Two turns whose calls and tools count from 1 again, work of a stream that knows no turns, a body."""
+    body = b'{"said":"hi \\u001b[2J"}'
+    recorded = {
+        "for_event_id": "e2", "source": "model_call", "direction": "request", "content_type": "application/json",
+        "original_bytes": len(body), "truncated": False, "sha256": hashlib.sha256(body).hexdigest(), "data": base64.b64encode(body).decode(),
+    }  # fmt: skip
+    events = []
+    for turn, trace in (("a", "T"), ("b", "U")):
+        done = {"provider": "anthropic", "model": "claude-sonnet-4-5", "message_id": f"m-{turn}", "text": f"In {turn}.",
+                "usage": {"input": 100, "cache_read": 0, "output": 10}, "stop_reason": "tool_use"}  # fmt: skip
+        named = {"turn_id": turn, "trace_id": trace}
+        events += [
+            {"type": "turn.started", **named, "payload": {"input_preview": f"Do {turn}"}},
+            {
+                "type": "model_call.completed",
+                **named,
+                "model_call_id": "1",
+                "event_id": "e2" if turn == "a" else "e3",
+                "payload": done,
+            },
+            {
+                "type": "tool_call.requested",
+                **named,
+                "model_call_id": "1",
+                "tool_call_id": "1",
+                "payload": {"tool_name": "bash"},
+            },
+            {
+                "type": "tool_call.completed",
+                **named,
+                "tool_call_id": "1",
+                "payload": {"status": "error", "error_message": "no \x1b[2J"},
+            },
+            {
+                "type": "fs.changed",
+                "stream": "recorder",
+                "payload": {"action": "created", "path": f"{turn}.txt"},
+            },
+            {"type": "turn.completed", **named, "payload": {"status": "completed"}},
+        ]
+    events.append({"type": "body.recorded", "turn_id": "a", "payload": recorded})
+    following: Counter[str] = Counter()
+    for second, event in enumerate(events):
+        stream = event.setdefault("stream", "ledger")
+        event.update(seq=following[stream], occurred_at=f"2026-03-01T12:00:{second:02d}Z")
+        following[stream] += 1
+    return events
+
+
+@pytest.fixture(scope="module")
+def told(url: str) -> str:
+    """A session in the ledger, its projections and its roll-up."""
+    with connect(url, "test", autocommit=True) as link:
+        put_events(link, "told-whole", exchange())
+        project(link, [json.dumps({"session_id": "told-whole", **event}).encode() for event in exchange()])
+        link.execute(
+            """
+            insert into projection_a.event_bodies (session_no, stream_no, seq, occurred_at, turn_id, kind, for_event_id, source, direction,
+                                                   content_type, original_bytes, truncated, sha256, stored_bytes, verified)
+            select st.session_no, e.stream_no, e.seq, e.occurred_at, 'a', 'live', 'e2', 'model_call', 'request', 'application/json', 24, false,
+                   ledger.as_jsonb(e.raw) -> 'payload' ->> 'sha256', 24, true
+            from ledger.events e join ledger.streams st using (stream_no) where e.type = 'body.recorded'
+            """
+        )
+    drain(url)
+    return "told-whole"
+
+
+def test_a_session_is_shown_as_a_tree(url: str, told: str) -> None:
+    page = command(url, told, of="show", columns=140).stdout
+    tree = page[page.index("session told-whole") :].splitlines()
+    assert tree[:6] == [
+        "session told-whole  running · 2026-03-01 12:00:00Z → 2026-03-01 12:00:12Z · 200 in 20 out · cost $0.0009 · complete",
+        "├─ trace T",
+        "│  └─ turn a  completed · 12:00:00 · 5.0 s · 100 in 10 out · cost $0.00045 · complete · stop: unknown · 7 events",
+        "│     └─ call 1  claude-sonnet-4-5 · completed · 12:00:01 · 100 in 10 out · $0.00045 · tool_use",
+        "│        └─ tool bash  error · 12:00:03 · 1 · no \\x1b[2J",
+        "└─ trace U",
+    ]
+
+
+def test_a_part_of_a_session_is_shown_with_its_events(url: str, told: str) -> None:
+    graph = json.loads(command(url, told, "--turn", "b", "--json", of="show").stdout)["graph"]
+    ((trace,),) = [graph]
+    assert (trace["trace_id"], [turn["turn_key"] for turn in trace["turns"]]) == ("U", ["b"])
+    (turn,) = trace["turns"]
+    assert [event["type"] for event in turn["events"]] == ["turn.started", "fs.changed", "turn.completed"]
+    assert [event["type"] for event in turn["model_calls"][0]["events"]] == ["model_call.completed"]
+    assert [event["seq"] for event in turn["model_calls"][0]["tool_calls"][0]["events"]] == [7, 8]
+    one = command(url, told, "--event", "harness/0/recorder/1", of="show").stdout
+    assert '"path": "b.txt"' in one
+    assert "turn b" in one and "call 1" not in one
+    assert isinstance(command(url, told, "--call", "nothing", of="show").exception, NoSuchPart)
+
+
+def test_a_body_is_shown_safely_and_given_whole_to_scripts(url: str, told: str) -> None:
+    page = command(url, told, "--bodies", of="show").stdout
+    assert "body request  model_call · application/json · 24 of 24 bytes · its hash holds" in page
+    assert '{"said":"hi \\u001b[2J"}' in page
+    graph = json.loads(command(url, told, "--event", "e2", "--bodies", "--json", of="show").stdout)["graph"]
+    (body,) = graph[0]["turns"][0]["model_calls"][0]["events"][0]["bodies"]
+    assert base64.b64decode(body["data"]) == b'{"said":"hi \\u001b[2J"}'
+
+
+def test_json_of_a_whole_session_adds_the_graph_to_what_it_was(url: str, told: str) -> None:
+    shown = json.loads(command(url, told, "--json", of="show").stdout)
+    assert list(shown) == [
+        "session",
+        "streams",
+        "turns",
+        "gaps",
+        "conflicts",
+        "dead_letters",
+        "findings",
+        "graph",
+    ]
+    assert shown["graph"][0]["turns"][0]["events"] is None
 
 
 MEASURED = """

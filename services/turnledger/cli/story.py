@@ -12,7 +12,9 @@ from turnledger.errors import TurnledgerError
 if TYPE_CHECKING:
     import psycopg
 
-SessionId = Annotated[str, typer.Argument(help="The session: its id, tenant/id, or its name.", metavar="SESSION")]
+SessionId = Annotated[
+    str, typer.Argument(help="The session: its id, tenant/id, or its name.", metavar="SESSION")
+]
 Tenant = Annotated[str | None, typer.Option(help="Of this tenant.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.stack import databases, servers, topics
+from tests.stack import databases, prometheus, servers, topics
 from tests.stack.commands import Running
 from turnledger.devstack import choose
 
@@ -21,9 +21,9 @@ def pytest_configure() -> None:
     settings.load_profile("turnledger")
 
 
-def pytest_report_header() -> str:
-    """Say which broker and database the run uses."""
-    return f"stack: {choose()}"
+def pytest_report_header() -> list[str]:
+    """Say which broker, database and Prometheus server the run uses."""
+    return [f"stack: {choose()}", f"prometheus: {prometheus.where()}"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

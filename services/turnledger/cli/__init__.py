@@ -26,6 +26,7 @@ COMMANDS = (
     "fold",
     "verify",
     "sessions",
+    "reconcile",
     "dead",
     "replay",
     "prices",

@@ -221,6 +221,9 @@ class Spool:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute(
+            "PRAGMA cache_size = -512"
+        )  # KiB: what is read is read once, what is written goes to the end
         return db
 
     def close(self) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from turnledger.contract.reader import Rejected, read
+from turnledger.contract.fast import FastReader
+from turnledger.contract.reader import Rejected
 from turnledger.contract.redact import BODY, BODY_LIMIT, Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.harness.facts import cut
@@ -46,6 +47,7 @@ class Numbering:
         self._redactor = Redactor(
             slot_key=_slot_key(redaction_key), bodies=bodies, body_limit=body_bytes if bodies else None
         )
+        self._reader = FastReader(limit=RECORD_LIMIT)
         self.epoch = time.time_ns() // 1000 if epoch is None else epoch
         self.next_seq = 0
         fixed: dict[str, Any] = {
@@ -100,7 +102,7 @@ class Numbering:
             raise LedgerError(
                 f"the event {fields.get('type')!r} is not JSON ({error}): give texts, numbers, booleans, lists and objects"
             ) from None
-        answer = read(record, limit=RECORD_LIMIT)
+        answer = self._reader.read(record)
         if isinstance(answer, Rejected):
             place = f" in {answer.field}" if answer.field else ""
             raise LedgerError(

@@ -30,7 +30,7 @@ def test_what_emit_returned_for_is_in_postgres_once_wherever_its_process_is_kill
 def test_a_broker_that_goes_and_comes_back_gets_everything_in_order_and_memory_stays(
     topic: Topic, stack: Servers, tmp_path: Path
 ) -> None:
-    away = away_campaign(stack, topic, tmp_path, seconds=8)
+    away = away_campaign(stack, topic, tmp_path, seconds=5)
     assert away.while_away > 0
     assert away.spooled >= away.while_away
     # What waits is on disk: memory grows by less than half of it.

@@ -58,6 +58,14 @@ def test_flush_returns_when_the_broker_has_everything(topic: Topic) -> None:
     ledger.close()
 
 
+def test_a_close_that_may_wait_for_nothing_is_no_error_when_nothing_waits(topic: Topic) -> None:
+    ledger = Ledger(session_id="s1", sink=sink(topic))
+    ledger.emit("x.y")
+    ledger.flush()
+    ledger.close(seconds=0)
+    assert len(events(topic)) == 1
+
+
 def test_many_threads_share_one_number_sequence_and_the_topic_has_its_order(topic: Topic) -> None:
     with Ledger(session_id="s1", sink=sink(topic)) as ledger:
         threads = [

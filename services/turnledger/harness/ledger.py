@@ -75,7 +75,8 @@ class Delivery:
         if self._waiting:
             self._idle.clear()
         try:
-            await asyncio.wait_for(self._idle.wait(), seconds)
+            if not self._idle.is_set():  # wait_for with 0 seconds asks nobody
+                await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
             raise LedgerError(self._missing(f"did not confirm them within {seconds:g} s")) from None
         if self._failed:

@@ -9,12 +9,15 @@ from functools import partial
 import psycopg
 import pytest
 
+from tests.fixtures.capsem_db import early, full
 from tests.fixtures.planted import FAULTS, Fault, clean
 from tests.stack import databases, servers
 from tests.stack.commands import Running, eventually, run
 from tests.stack.topics import Record, create_topic, produce
-from turnledger.doctor.check import Checked, check_all, check_one
+from turnledger.doctor.check import Checked, check_all, check_one, newest
+from turnledger.doctor.listing import Wanted, list_sessions
 from turnledger.doctor.why import REASONS
+from turnledger.harness.importer import read_file
 from turnledger.pricing import packaged, price_call
 
 PRICE = partial(price_call, packaged())
@@ -36,6 +39,11 @@ def url(
         for one in clean(name)
     ]
     records += [record for fault in FAULTS for record in fault.records()]
+    for make in (early, full):
+        reading = read_file(make(folder / make.__name__ / "session.db"))
+        records += [
+            Record(json.dumps(one).encode(), f"default/{make.__name__}".encode(), 0) for one in reading.events
+        ]
     running = [
         Running((name, "--health-port", "0"), environment, folder / f"{name}.log")
         for name in ("worker", "rollup")
@@ -95,6 +103,26 @@ def test_a_planted_fault_is_named_and_nothing_else(checked: Callable[..., Checke
     reasons = [one.reason for one in found.findings]
     assert any(fault.said in reason.why for reason in reasons), [reason.why for reason in reasons]
     assert all(reason.next for reason in reasons)
+
+
+IMPORTED = {
+    "early": {"turn_without_end": "warning", "mcp_without_tool_call": "info"},
+    "full": {
+        "turn_without_end": "warning",
+        "null_tokens": "warning",
+        "tool_missing_result": "warning",
+        "fs_overflow": "warning",
+        "mcp_without_tool_call": "info",
+        "request_without_security_rule": "info",
+    },
+}
+
+
+@pytest.mark.parametrize("session", IMPORTED)
+def test_what_is_wrong_in_an_imported_ledger_of_a_sandbox_is_found(
+    checked: Callable[..., Checked], session: str
+) -> None:
+    assert named(checked(session)) == IMPORTED[session]
 
 
 NUMBER = "(select session_no from ledger.sessions where session_id = '{}')"
@@ -161,16 +189,20 @@ def test_all_sessions_at_once_name_the_same_and_only_those_with_findings(url: st
         found = check_all(link, PRICE, settle_seconds=0.0)
     assert {one.session_id: named(one) for one in found.sessions} == {
         fault.name: fault.checks for fault in FAULTS
-    }
-    assert (found.looked_at, found.ledger, found.unsettled) == (len(FAULTS) + len(CLEAN), [], [])
+    } | IMPORTED
+    assert (found.looked_at, found.ledger, found.unsettled) == (
+        len(FAULTS) + len(CLEAN) + len(IMPORTED),
+        [],
+        [],
+    )
 
 
 def test_a_red_finding_is_status_1_and_anything_less_is_0(url: str) -> None:
     environment = {"TURNLEDGER_DATABASE_URL": url}
-    assert run("sessions", "check", "open-gap", environment=environment).returncode == 1
-    assert run("sessions", "check", "orphan", environment=environment).returncode == 0
-    done = run("sessions", "check", "clean-name", environment=environment)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "check: nothing odd in 1 session")
+    assert run("sessions", "check", "no-calls", environment=environment).returncode == 1
+    done = run("sessions", "check", "orphan-name", environment=environment)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "check: 1 session, 1 warning")
+    assert "\x1b" not in done.stdout
 
 
 def test_json_is_one_object_with_the_rows_that_were_asked_for(url: str) -> None:
@@ -202,15 +234,11 @@ def test_json_is_one_object_with_the_rows_that_were_asked_for(url: str) -> None:
     assert [len(rows) for rows in session["latest"].values()] == [1, 1, 1, 1, 1]
 
 
-def test_without_a_name_the_session_of_the_latest_activity_is_looked_at(url: str) -> None:
-    """All were active last at the same second: then the first in the order of their names, as `sessions list` has it."""
-    listed = json.loads(
-        run("sessions", "list", "-n", "1", "--json", environment={"TURNLEDGER_DATABASE_URL": url}).stdout
-    )
-    found = json.loads(
-        run("sessions", "check", "--json", environment={"TURNLEDGER_DATABASE_URL": url}).stdout
-    )
-    assert found["sessions"][0]["session_id"] == listed["sessions"][0]["session_id"]
+def test_without_a_name_the_session_that_is_listed_first_is_looked_at(url: str) -> None:
+    with psycopg.connect(url) as link:
+        (listed,) = list_sessions(link, Wanted(count=1))
+        ref = newest(link)
+    assert (ref.tenant, ref.session_id) == (listed["tenant"], listed["session_id"])
 
 
 CONTRACT_13 = {

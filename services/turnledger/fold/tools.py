@@ -479,6 +479,10 @@ def tool_row(call: ToolCall, turn_key: str | None, kind: str | None, pairing: st
         transport = transport or text(event, "transport", wrong)
         request_id = request_id or label(event, "request_id", wrong)
         server_name = server_name or text(event, "server_name", wrong)
+        # What the harness stored of a proxied call's result often has neither time nor size: the wire does.
+        duration = integer(event, "duration_ms", wrong) if duration is None else duration
+        sent = integer(event, "bytes_sent", wrong) if sent is None else sent
+        received = integer(event, "bytes_received", wrong) if received is None else received
         inherited = inherited or event.provenance == "inherited"
     first = call.first[1]
     return {

@@ -91,6 +91,8 @@ class _Ledger:
     began: set[str] = field(default_factory=set)
     used: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     """How often a call used a tool's id so far, asking and answering: early versions take the tool's name for it."""
+    asked: Counter[str] = field(default_factory=Counter)
+    """How often one response asked under an id, at most. More answers than that are the same request sent again."""
 
     def stream(self, name: str) -> Numbered:
         return Numbered(PRODUCER, OUTPUT_VERSION, self.session, name)
@@ -109,6 +111,10 @@ class _Ledger:
             return None
         self.used[side, call, name] += 1
         place = self.used[side, call, name]
+        if side == "asked":
+            self.asked[name] = max(self.asked[name], place)
+        else:
+            place = min(place, max(1, self.asked[name]))
         return name if place == 1 else f"{name}#{place}"
 
     def time(self, row: Row) -> str | None:

@@ -23,6 +23,7 @@ ALLOWED = {
     "harness": {"contract", "fold", "pricing"},
     "ship": {"contract", "harness", "ingest"},
     "doctor": {"contract", "fold", "store", "pricing", "rollup"},
+    "outbox": {"contract", "store", "ingest"},
     "replay": {"contract", "fold", "store", "ingest"},
     "retention": {"contract", "fold", "store", "ingest", "doctor"},
     "devstack": set(),

@@ -29,6 +29,7 @@ COMMANDS = (
     "reconcile",
     "dead",
     "replay",
+    "outbox",
     "prices",
     "retention",
     "demo",

@@ -1,4 +1,4 @@
-"""`turnledger topics`: create the Kafka topic that harnesses publish to."""
+"""`turnledger topics`: create the Kafka topics: of events, and of turn records."""
 
 from __future__ import annotations
 
@@ -28,19 +28,25 @@ def create(
         ),
     ] = None,
     replicas: Annotated[int, typer.Option(min=1, max=100, help="Copies of each partition.")] = 1,
+    turns: Annotated[
+        bool,
+        typer.Option("--turns", help="The topic of turn records, which `turnledger outbox run` sends to."),
+    ] = False,
 ) -> None:
-    """Create the topic where it is missing. Running it again changes nothing."""
+    """Create the topic of events where it is missing. Running it again changes nothing."""
     import asyncio
     import logging
 
     from turnledger.cli.addresses import kafka_bootstrap
     from turnledger.doctor import topics
+    from turnledger.outbox.settings import OutboxSettings
     from turnledger.settings import Settings
 
     # What it logs about a broker that is away, our sentence says.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     settings = Settings()
     bootstrap = kafka_bootstrap(settings)
-    found = asyncio.run(topics.create(bootstrap, settings.topic, partitions=partitions, replicas=replicas))
+    name, like = (OutboxSettings().outbox_topic, topics.TURNS) if turns else (settings.topic, topics.EVENTS)
+    found = asyncio.run(topics.create(bootstrap, name, like=like, partitions=partitions, replicas=replicas))
     verb = "created" if found.created else "is there already"
     typer.echo(f"{found.name} at {bootstrap}: {verb}, {found.partitions} partitions")

@@ -56,6 +56,7 @@ TOPICS: tuple[Topic, ...] = (
         retention_ms=-1,
         max_message_bytes=4 << 20,
         partitions=12,
-        advice="Compaction keeps the last revision of each turn. Readers must take the greatest revision of a turn, not the last to come.",
+        advice="A record stands in the partition of <tenant>/<session_id>, so that a session's turns come in their order; compaction keeps the last "
+        "revision of each turn. Readers must take the greatest revision of a turn, not the last to come.",
     ),
 )

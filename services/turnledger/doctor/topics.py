@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from turnledger.contract.topics import TOPICS
+from turnledger.contract.topics import TOPICS, Topic
 from turnledger.errors import TurnledgerError
 
 EVENTS = next(topic for topic in TOPICS if topic.name == "turnledger.events")
-"""The only topic that this version reads and writes; its settings are those of the catalogue, whatever it is called."""
+TURNS = next(topic for topic in TOPICS if topic.name == "turnledger.turns")
+"""The topics that this version reads and writes; their settings are those of the catalogue, whatever they are called."""
 ANSWER_SECONDS = 15.0
 
 
@@ -33,15 +34,15 @@ class TopicState:
 
 
 async def create(
-    bootstrap: str, name: str, *, partitions: int | None = None, replicas: int = 1
+    bootstrap: str, name: str, *, like: Topic = EVENTS, partitions: int | None = None, replicas: int = 1
 ) -> TopicState:
-    """Make ``name`` with ``partitions`` (the catalogue's unless said), or find it. Raises :class:`TopicError`.
+    """Make ``name`` with the settings of ``like`` and ``partitions`` (the catalogue's unless said), or find it. Raises :class:`TopicError`.
 
     An existing topic with another number than the one asked for is an error: raising it would move sessions to other partitions.
     """
     async with _admin(bootstrap) as admin:
         try:
-            wanted = NewTopic(name, partitions or EVENTS.partitions, replicas, topic_configs=_settings())
+            wanted = NewTopic(name, partitions or like.partitions, replicas, topic_configs=_settings(like))
             answer = await admin.create_topics([wanted])
             created = _verdict(name, answer.topic_errors[0], bootstrap)
             found = await _partitions(admin, name)
@@ -57,11 +58,11 @@ async def create(
     return TopicState(name, found, created)
 
 
-def _settings() -> dict[str, str]:
+def _settings(like: Topic) -> dict[str, str]:
     return {
-        "cleanup.policy": EVENTS.cleanup_policy,
-        "retention.ms": str(EVENTS.retention_ms),
-        "max.message.bytes": str(EVENTS.max_message_bytes),
+        "cleanup.policy": like.cleanup_policy,
+        "retention.ms": str(like.retention_ms),
+        "max.message.bytes": str(like.max_message_bytes),
     }
 
 

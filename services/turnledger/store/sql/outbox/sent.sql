@@ -1,0 +1,1 @@
+delete from ledger.outbox where outbox_no = any(%(numbers)s)

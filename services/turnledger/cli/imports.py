@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from turnledger.contract.redact import Redactor
     from turnledger.harness.importer import FileReading
     from turnledger.harness.kafka import Sink
+    from turnledger.harness.spilling import Spilled
 
 
 def register(app: typer.Typer) -> None:
@@ -47,9 +48,9 @@ def import_files(
     tenant: Annotated[str | None, typer.Option(help="Tenant of every event.")] = None,
 ) -> None:
     """Import the session files of agent harnesses. Twice, in slices or as copies: the result is the same."""
-    from turnledger.cli.progress import tracked
     from turnledger.contract.redact import Redactor
     from turnledger.harness import formats, importer
+    from turnledger.harness.spilling import Spilled
     from turnledger.settings import Settings
 
     if harness is not None:
@@ -71,47 +72,61 @@ def import_files(
     redactor = Redactor(
         slot_key=settings.slot_key(), bodies=settings.bodies(), body_limit=settings.body_limit_bytes
     )
-    readings = [
-        reading
-        for file in tracked(files, len(files), "reading")
-        if not importer.passed_over(
-            reading := importer.read_file(
-                file, harness=harness, tenant=tenant, session=session, redactor=redactor
-            ),
-            paths,
-        )
-    ]
-    _show(readings, redactor, as_json=as_json, sink=sink)
+    with Spilled() as events:
+        readings = [
+            reading
+            for reading in _read(files, events, redactor, harness=harness, tenant=tenant, session=session)
+            if not importer.passed_over(reading, paths)
+        ]
+        if as_json:
+            _print_json(readings, events)
+            return
+        _summary(readings, events)
+        if sink is None:
+            sys.stdout.write(f"{events.events:,} events; nothing was published (--dry-run)\n")
+        else:
+            _publish(sink, events, redactor)
 
 
-def _show(readings: Sequence[FileReading], redactor: Redactor, *, as_json: bool, sink: Sink | None) -> None:
+def _read(
+    files: Sequence[Path],
+    events: Spilled,
+    redactor: Redactor,
+    *,
+    harness: str | None,
+    tenant: str | None,
+    session: str | None,
+) -> Iterator[FileReading]:
+    """Each file, its events kept in ``events``."""
+    from turnledger.cli.progress import counting
+    from turnledger.harness import importer
+    from turnledger.harness.sources import Source
+
+    with counting("read", "events") as progress:
+        for number, file in enumerate(files, 1):
+            reading = importer.FileReading(file, None)
+            for event in importer.told(
+                Source(file, session), reading, harness=harness, tenant=tenant, redactor=redactor
+            ):
+                events.add(event)
+                reading.told += 1
+                if events.events % 1000 == 0:
+                    progress(events.events, f"events, file {number:,} of {len(files):,}")
+            progress(events.events, f"events, file {number:,} of {len(files):,}")
+            yield reading
+
+
+def _print_json(readings: Sequence[FileReading], events: Spilled) -> None:
     from functools import partial
 
+    from turnledger.contract.canonical import dumps
     from turnledger.fold.document import document
     from turnledger.pricing import packaged, price_call
     from turnledger.settings import Settings
 
-    records = list(_records(readings))
-    found = document(records, partial(price_call, packaged()), limit=Settings().record_limit_bytes)
-    if as_json:
-        from turnledger.contract.canonical import dumps
-
-        sys.stdout.buffer.write(dumps({"files": [reading.row() for reading in readings], **found}) + b"\n")
-        sys.stdout.buffer.flush()
-        return
-    _summary(readings, found)
-    if sink is None:
-        sys.stdout.write(f"{len(records):,} events; nothing was published (--dry-run)\n")
-    else:
-        _publish(sink, records, redactor)
-
-
-def _records(readings: Iterable[FileReading]) -> Iterator[bytes]:
-    import orjson
-
-    for reading in readings:
-        for event in reading.events:
-            yield orjson.dumps(event)
+    found = document(events.all(), partial(price_call, packaged()), limit=Settings().record_limit_bytes)
+    sys.stdout.buffer.write(dumps({"files": [reading.row() for reading in readings], **found}) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _sink() -> Sink:
@@ -123,7 +138,7 @@ def _sink() -> Sink:
     return Sink(kafka_bootstrap(settings), settings.topic)
 
 
-def _publish(sink: Sink, records: Sequence[bytes], redactor: Redactor) -> None:
+def _publish(sink: Sink, events: Spilled, redactor: Redactor) -> None:
     import asyncio
     import logging
 
@@ -132,16 +147,30 @@ def _publish(sink: Sink, records: Sequence[bytes], redactor: Redactor) -> None:
 
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
     with counting("published", "events") as told:
-        sent = asyncio.run(publishing.publish(sink, enumerate(records, 1), redactor=redactor, progress=told))
+        sent = asyncio.run(
+            publishing.publish(sink, enumerate(events.all(), 1), redactor=redactor, progress=told)
+        )
     sys.stdout.write(
         f"published {sent.records:,} events to {sink} in {sent.seconds:.1f} s ({sent.rate:,.0f}/s); "
         "what the ledger has already, it counts as duplicates\n"
     )
 
 
-def _summary(readings: Sequence[FileReading], found: dict[str, Any]) -> None:
+def _summary(readings: Sequence[FileReading], events: Spilled) -> None:
     """What each session cost, and what could not be read."""
+    from functools import partial
+
     from turnledger.doctor.tables import count, dollars, show
+    from turnledger.fold.apiece import apiece
+    from turnledger.pricing import packaged, price_call
+    from turnledger.settings import Settings
+
+    found = apiece(
+        events.sessions,
+        events.of_session,
+        partial(price_call, packaged()),
+        limit=Settings().record_limit_bytes,
+    )
 
     out = sys.stdout
     heads = [
@@ -182,7 +211,7 @@ def _summary(readings: Sequence[FileReading], found: dict[str, Any]) -> None:
                 f"{row['usage_reported']} of {row['usage_total']}",
                 row["grade"],
             ]
-            for row in found["sessions"]
+            for row in found.sessions
         ],
     )
     show(
@@ -200,7 +229,7 @@ def _summary(readings: Sequence[FileReading], found: dict[str, Any]) -> None:
         out,
         "findings",
         ["session", "check", "severity", "count>"],
-        [[row[name] for name in ("session_id", "check", "severity", "count")] for row in found["findings"]],
+        [[row[name] for name in ("session_id", "check", "severity", "count")] for row in found.findings],
     )
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import Protocol
 
 
 class Told(Protocol):
@@ -26,17 +24,6 @@ def counting(verb: str, nouns: str) -> Iterator[Told]:
 
     with Console(stderr=True).status(f"{verb} 0 {nouns}") as status:
         yield lambda count, others=None: status.update(f"{verb} {count:,} {others or nouns}")
-
-
-def tracked(items: Iterable[T], total: int, what: str) -> Iterator[T]:
-    """The items, with a bar that fills."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(items, what, total=total, console=Console(stderr=True), transient=True)
 
 
 @contextmanager

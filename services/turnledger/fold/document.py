@@ -99,7 +99,7 @@ def describe(found: Deduped, folds: Mapping[SessionKey, SessionFold], price: Pri
             rows = session_rows(fold, conflicts[key], len(dead[key]))
             rollups[key] = roll_up(rows, _owner_in(ownership.owner, key[1]), price)
 
-    keys = sorted(folds, key=_encoded)
+    keys = sorted(folds, key=key_order)
     result: Document = {
         "records": dict(found.records),
         "conflicts": sorted(found.conflicts, key=_conflict_place),
@@ -115,20 +115,20 @@ def describe(found: Deduped, folds: Mapping[SessionKey, SessionFold], price: Pri
                 _point(key, table, row) for key in keys for row in folds[key].points.get(table, [])
             ]
     homes = {key: Homes(folds[key]) for key in keys}
-    for table, shown in ((ITEMS_TABLE, _item), (RESPONSES_TABLE, _response)):
+    for table, row_of in ((ITEMS_TABLE, _item), (RESPONSES_TABLE, _response)):
         result[table] = [
-            shown(key, homes[key], row) for key in keys for row in folds[key].points.get(table, [])
+            row_of(key, homes[key], row) for key in keys for row in folds[key].points.get(table, [])
         ]
     result[BODIES_TABLE] = [
         {"tenant": key[0], "session_id": key[1], **_cells(BODY, row)}
         for key in keys
         for row in put_together(folds[key].points.get(BODIES_TABLE, []))
     ]
-    result["sessions"] = [_shown(key, columns.SESSIONS, rollups[key].session) for key in keys]
+    result["sessions"] = [row_shown(key, columns.SESSIONS, rollups[key].session) for key in keys]
     for table, listed in _ROLLUPS.items():
-        result[table] = [_shown(key, listed, row) for key in keys for row in getattr(rollups[key], table)]
+        result[table] = [row_shown(key, listed, row) for key in keys for row in getattr(rollups[key], table)]
     result["usage_hourly"] = _usage_hourly(keys, rollups)
-    result["findings"] = _findings(found, folds, rollups, other_findings)
+    result["findings"] = findings_of(found, folds, rollups, other_findings)
     result["digest"] = digest(result)
     return result
 
@@ -207,17 +207,17 @@ def _model_calls(key: SessionKey, fold: SessionFold, rollup: SessionRollup) -> I
     laid = {row["call_key"]: row for row in rollup.calls}
     listed = (*columns.MODEL_CALLS, *columns.CALL_OVERLAY[1:])
     for call in sorted(_calls(fold), key=_place("call_key")):
-        yield _shown(key, listed, {**call, **laid[call["call_key"]]})
+        yield row_shown(key, listed, {**call, **laid[call["call_key"]]})
 
 
 def _tool_calls(key: SessionKey, fold: SessionFold) -> Iterator[Row]:
     tools = [tool for turn in fold.turns for tool in turn.tools] + fold.tools
     for tool in sorted(tools, key=_place("tool_key")):
-        yield _shown(key, columns.TOOL_CALLS, tool)
+        yield row_shown(key, columns.TOOL_CALLS, tool)
 
 
 def _point(key: SessionKey, table: str, row: Row) -> Row:
-    shown = _shown(key, (*columns.POINT_COMMON, *columns.POINT_TABLES[table]), row)
+    shown = row_shown(key, (*columns.POINT_COMMON, *columns.POINT_TABLES[table]), row)
     place = {name: row[name] for name in POINT_KEY}
     return {"tenant": shown.pop("tenant"), "session_id": shown.pop("session_id"), **place, **shown}
 
@@ -287,7 +287,7 @@ def _usage_hourly(keys: Iterable[SessionKey], rollups: Mapping[SessionKey, Sessi
     ]
 
 
-def _findings(
+def findings_of(
     found: Deduped,
     folds: Mapping[SessionKey, SessionFold],
     rollups: Mapping[SessionKey, SessionRollup],
@@ -317,7 +317,7 @@ def _findings(
         single[place].extend(redacted_at_ingest(rows[:MOST_REDACTIONS], len(rows)))
     return [
         group
-        for key in sorted(single, key=_encoded)
+        for key in sorted(single, key=key_order)
         for group in grouped(key[0], key[1], single[key])  # type: ignore[arg-type]  # null keys are shown as they are
     ]
 
@@ -325,7 +325,8 @@ def _findings(
 # --- helpers of the above ---------------------------------------------------------------------------------------------------------
 
 
-def _shown(key: SessionKey, listed: Sequence[columns.Column], row: Row) -> Row:
+def row_shown(key: SessionKey, listed: Sequence[columns.Column], row: Row) -> Row:
+    """A row as readers see it, under its session."""
     return {"tenant": key[0], "session_id": key[1], **_cells(listed, row)}
 
 
@@ -362,10 +363,10 @@ def _by_session(rows: Iterable[Row]) -> Mapping[tuple[str | None, str | None], l
 
 
 def _by_key(item: tuple[SessionKey, object]) -> tuple[tuple[bool, bytes], ...]:
-    return _encoded(item[0])
+    return key_order(item[0])
 
 
-def _encoded(key: Iterable[str | None]) -> tuple[tuple[bool, bytes], ...]:
+def key_order(key: Iterable[str | None]) -> tuple[tuple[bool, bytes], ...]:
     """Text by its UTF-8 bytes, null first."""
     return tuple((text is not None, (text or "").encode()) for text in key)
 
@@ -373,11 +374,11 @@ def _encoded(key: Iterable[str | None]) -> tuple[tuple[bool, bytes], ...]:
 def _conflict_place(row: Row) -> tuple[Any, ...]:
     seq = row["seq"]
     return (
-        _encoded((row["tenant"], row["session_id"], row["producer"])),
+        key_order((row["tenant"], row["session_id"], row["producer"])),
         row["epoch"],
-        _encoded((row["stream"],)),
+        key_order((row["stream"],)),
         (seq is not None, seq or 0),
-        _encoded((row["receipt_key"], row["lost_sha256"])),
+        key_order((row["receipt_key"], row["lost_sha256"])),
     )
 
 
@@ -388,12 +389,12 @@ def _redacted_place(row: Row) -> tuple[Any, ...]:
         row["epoch"],
         row["stream"].encode(),
         (seq is not None, seq or 0),
-        _encoded((row["receipt_key"],)),
+        key_order((row["receipt_key"],)),
     )
 
 
 def _dead_place(row: Row) -> tuple[Any, ...]:
-    return _encoded((row["tenant"], row["session_id"])), row["position"]
+    return key_order((row["tenant"], row["session_id"])), row["position"]
 
 
 def _place(key: str) -> Callable[[Row], tuple[bytes, bytes]]:

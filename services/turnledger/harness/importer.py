@@ -62,6 +62,9 @@ class FileReading:
     """As what it was read."""
     begun: Begun | None = None
     events: list[Envelope] = field(default_factory=list)
+    """Where they are kept; :func:`told` keeps none."""
+    told: int = 0
+    """How many it told."""
     sessions: list[str] = field(default_factory=list)
     quarantined: int = 0
     findings: list[dict[str, Any]] = field(default_factory=list)
@@ -73,7 +76,7 @@ class FileReading:
             "path": str(self.path),
             "harness": self.harness,
             "sessions": self.sessions,
-            "events": len(self.events),
+            "events": self.told,
             "quarantined": self.quarantined,
             "findings": self.findings,
         }
@@ -88,7 +91,9 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
                 folders.sort()
                 for name in sorted(names):
                     if name.endswith((*SUFFIXES, *OTHERS)) and not name.endswith(BESIDE):
-                        found.setdefault(Path(folder) / name)
+                        path = Path(folder) / name
+                        if path.is_file():  # a pipe would be waited for
+                            found.setdefault(path)
         elif path.exists():
             found.setdefault(path)
         else:
@@ -134,6 +139,7 @@ def read_source(
     """Read one source to its end and keep what it told."""
     reading = FileReading(source.path, None)
     reading.events = list(told(source, reading, harness=harness, tenant=tenant, redactor=redactor))
+    reading.told = len(reading.events)
     return reading
 
 

@@ -37,7 +37,7 @@ GOING_ON = 64 * 1024
 MOST_BEGUN = 64
 """Of so many files it is remembered how to go on: some 300 bytes a line of each."""
 SHARE = 4
-"""A file is not read again before this many times what its last reading took: one that never rests costs at most a quarter of a core."""
+"""A file is not read again before this many times what its last reading took: one that never rests costs at most a fifth of a core."""
 FIRST_RETRY, LONGEST_RETRY = 5.0, 300.0
 """Seconds before a file that could not be read is tried again, doubled each time; a change in it is tried at once."""
 STATE_PAUSE = 2.0

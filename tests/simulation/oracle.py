@@ -290,7 +290,7 @@ class Oracle:
             self.checked["I7 streams"] += len(streams[number])
             for fault in projection_faults(ref, fold, events[number], stored):
                 self.fault(fault.invariant, f"{fault.what}: {fault.row}")
-            for fault in gap_faults(ref, fold, streams[number]):
+            for fault in gap_faults(ref, fold.gaps, streams[number]):
                 self.fault(fault.invariant, f"{fault.what}: {fault.row}")
         self._gap_history()
 

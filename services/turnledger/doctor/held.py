@@ -42,7 +42,7 @@ class StoredStream:
     holes: int
     receipts: int
     open_gaps: int
-    vacuumed: int
+    vacuumed: int = 0
     """Events of it that are gone, seen and counted (contract 12)."""
     chunks: dict[int, bytes] = field(default_factory=dict)
     days: dict[date, tuple[int, int]] = field(default_factory=dict)

@@ -145,8 +145,9 @@ def _empty(admin: psycopg.Connection[Any]) -> None:
     found = admin.execute(
         "select schemaname, tablename from pg_tables where schemaname in ('ledger', 'projection_a') and tablename not like 'events!_%' escape '!'"
     ).fetchall()
-    for schema, table in found:
-        admin.execute(sql.SQL("truncate {} restart identity").format(sql.Identifier(schema, table)))
+    # All at once: some refer to others.
+    tables = sql.SQL(", ").join(sql.Identifier(schema, table) for schema, table in found)
+    admin.execute(sql.SQL("truncate {} restart identity").format(tables))
 
 
 def _compare(admin: psycopg.Connection[Any], server: Any) -> None:

@@ -24,7 +24,8 @@ ALLOWED = {
     "ship": {"contract", "harness", "ingest"},
     "doctor": {"contract", "fold", "store", "pricing", "rollup"},
     "outbox": {"contract", "store", "ingest"},
-    "replay": {"contract", "fold", "store", "ingest"},
+    "replay": {"contract", "fold", "store", "ingest", "archive"},
+    "archive": {"contract", "store"},
     "retention": {"contract", "fold", "store", "ingest", "doctor"},
     "devstack": set(),
 }

@@ -179,7 +179,7 @@ def main() -> int:
     finally:
         stack.close()
     numbering = Numbering("s")
-    _, record = numbering.event(KIND, PAYLOAD, ABOUT)
+    _, (record,) = numbering.event(KIND, PAYLOAD, ABOUT)
     making = alone(events // 4, lambda n: numbering.record(n, KIND, PAYLOAD, ABOUT))
     report = REPORT.format(
         day=time.strftime("%Y-%m-%d"), events=events, cores=os.cpu_count(), machine=platform.machine(), python=platform.python_version(),

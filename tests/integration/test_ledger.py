@@ -99,10 +99,16 @@ def test_an_event_that_the_ledger_would_refuse_costs_no_number(topic: Topic) -> 
         assert ledger.emit("x.y") == 0
 
 
-def test_a_long_text_is_cut_with_its_size_beside_it(topic: Topic) -> None:
+def test_a_long_text_is_cut_with_its_size_beside_it_and_its_body_behind_it(topic: Topic) -> None:
     with Ledger(session_id="s1", sink=sink(topic)) as ledger:
         ledger.emit("message.recorded", {"role": "user", "text": "é" * 40_000})
-    (found,) = events(topic)
+        assert ledger.emit("x.y") == 2
+    found, body, _ = events(topic)
+    assert (body["seq"], body["type"], body["payload"]["for_event_id"]) == (
+        1,
+        "body.recorded",
+        found["event_id"],
+    )
     assert found["payload"]["text"] == "é" * 32_768
     assert (found["payload"]["text_bytes"], found["payload"]["truncated"]) == (80_000, True)
 

@@ -49,6 +49,8 @@ class Delivery:
         self._settled = settled
         self._waiting: dict[int, bytes] = {}
         self._failed: dict[int, BaseException] = {}
+        self._beside: set[int] = set()
+        """Numbers of bodies, which go with the event before them."""
         self._queue: asyncio.Queue[int] = asyncio.Queue()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -61,9 +63,11 @@ class Delivery:
         self._producer = await self._open.enter_async_context(producing(self._sink))
         self._pump = asyncio.create_task(self._send_all(self._producer))
 
-    def submit(self, seq: int, record: bytes) -> None:
-        """Take a record over; never waits."""
+    def submit(self, seq: int, record: bytes, *, counted: bool) -> None:
+        """Take a record over; never waits. ``counted``: it has a place of those that may wait, which is given back with it."""
         self._waiting[seq] = record
+        if not counted:
+            self._beside.add(seq)
         self._idle.clear()
         self._queue.put_nowait(seq)
 
@@ -115,7 +119,10 @@ class Delivery:
     def _settle(self, seq: int, error: BaseException | None) -> None:
         if error is None:
             self._waiting.pop(seq, None)
-            self._settled()
+            if seq in self._beside:
+                self._beside.discard(seq)
+            else:
+                self._settled()
         else:
             self._failed[seq] = error
         if len(self._waiting) == len(self._failed):
@@ -214,12 +221,13 @@ class AsyncLedger(AsyncWork):
             raise LedgerError(NO_ROOM)
         await self._room.acquire()
         try:
-            seq, record = self._numbering.event(type, payload, correlation)
+            seq, records = self._numbering.event(type, payload, correlation)
         except BaseException:
             self._room.release()
             raise
-        self._delivery.submit(seq, record)
-        return seq, record
+        for at, record in enumerate(records):
+            self._delivery.submit(seq + at, record, counted=at == 0)
+        return seq, records[0]
 
     async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Return when every sink has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
@@ -324,12 +332,13 @@ class Ledger(SyncWork):
             with self._lock:  # numbering and handing on are one step: the topic's order is the numbers'
                 if self._closed:
                     raise LedgerError("this Ledger is closed: open a new one, which gets a new epoch")
-                seq, record = self._numbering.event(type, payload, correlation)
-                self._direct.submit(seq, record)
+                seq, records = self._numbering.event(type, payload, correlation)
+                for at, record in enumerate(records):
+                    self._direct.submit(seq + at, record, counted=at == 0)
         except BaseException:
             self._direct.room.release()
             raise
-        return seq, record
+        return seq, records[0]
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Return when every sink has every event emitted so far. Raises :class:`LedgerError`; calling it again sends again."""
@@ -386,9 +395,9 @@ class _Direct:
             self._end_loop()
             raise
 
-    def submit(self, seq: int, record: bytes) -> None:
+    def submit(self, seq: int, record: bytes, *, counted: bool) -> None:
         """Take a record over; never waits."""
-        self._loop.call_soon_threadsafe(self._delivery.submit, seq, record)
+        self._loop.call_soon_threadsafe(partial(self._delivery.submit, seq, record, counted=counted))
 
     def flush(self, seconds: float) -> None:
         """See :meth:`Delivery.flush`."""

@@ -15,10 +15,22 @@ from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected
 from turnledger.contract.redact import BODY, BODY_LIMIT, Redactor
 from turnledger.errors import TurnledgerError
-from turnledger.harness.facts import cut
+from turnledger.harness.facts import TEXT_LIMIT
 from turnledger.harness.kafka import key_of
+from turnledger.harness.moving import Moved, bodies_of, cut_texts
 from turnledger.settings import LEAST_KEY, Settings
 
+BODY_ABOUT = (
+    "turn_id",
+    "model_call_id",
+    "tool_call_id",
+    "trace_id",
+    "turn_index",
+    "origin",
+    "provenance",
+    "occurred_at",
+)
+"""What a body has in common with its event, so that it stands in the same turn."""
 RECORD_LIMIT = 1024 * 1024
 """Greatest event in bytes (contract 15)."""
 
@@ -47,6 +59,9 @@ class Numbering:
         self._redactor = Redactor(
             slot_key=_slot_key(redaction_key), bodies=bodies, body_limit=body_bytes if bodies else None
         )
+        self._body_limit = body_bytes if bodies else None
+        self._moved: list[Moved] = []
+        """Texts that the last record was too short for."""
         self._reader = FastReader(limit=RECORD_LIMIT)
         self.epoch = time.time_ns() // 1000 if epoch is None else epoch
         self.next_seq = 0
@@ -75,12 +90,24 @@ class Numbering:
 
     def event(
         self, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
-    ) -> tuple[int, bytes]:
-        """(number, record). The number is spent only when the event is one that the ledger accepts."""
+    ) -> tuple[int, list[bytes]]:
+        """(number, records): the event, and behind it the bodies of its long texts under the next numbers. Spent only when the ledger accepts all."""
         seq = self.next_seq
+        records = self.records(seq, type, payload, correlation)
+        self.next_seq = seq + len(records)
+        return seq, records
+
+    def records(
+        self, seq: int, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
+    ) -> list[bytes]:
+        """The records of an event from a number on that the caller spends: its own, and those of the texts that are too long for it (contract 6)."""
         record = self.record(seq, type, payload, correlation)
-        self.next_seq = seq + 1
-        return seq, record
+        if len(record) <= TEXT_LIMIT or type == BODY or not self._moved:
+            return [record]
+        moved, told = self._moved, orjson.loads(record)
+        about = {name: told[name] for name in BODY_ABOUT if name in told}
+        bodies = bodies_of(type, told["event_id"], told["payload"], moved, self._body_limit)
+        return [record, *(self.record(seq + 1 + at, BODY, body, about) for at, body in enumerate(bodies))]
 
     def record(
         self, seq: int, type: str, payload: Mapping[str, Any] | None, correlation: Mapping[str, Any]
@@ -88,16 +115,19 @@ class Numbering:
         """The record of an event under a number that the caller spends. Raises :class:`LedgerError` for what the ledger would refuse."""
         fields = {name: value for name, value in correlation.items() if value is not None}
         fields.setdefault("occurred_at", datetime.now(UTC).isoformat(timespec="microseconds"))
+        self._moved = []
         return self._encode({"seq": seq, "type": type, **fields, "payload": dict(payload or {})})
 
     def _encode(self, fields: dict[str, Any]) -> bytes:
         try:
             # Redacted before anything is cut, so that no half of a secret is left.
             whole = self._redactor.clean({**self._fixed, **fields})
-            payload = whole.get("payload") or {}
-            record = orjson.dumps(
-                {**whole, "payload": payload if whole["type"] == BODY else _cut_texts(payload)}
-            )
+            record = orjson.dumps(whole)
+            if len(record) > TEXT_LIMIT and whole["type"] != BODY:
+                payload, self._moved = cut_texts(whole.get("payload") or {})
+                if self._moved:
+                    whole.setdefault("event_id", secrets.token_hex(6))
+                    record = orjson.dumps({**whole, "payload": payload})
         except (orjson.JSONEncodeError, TypeError) as error:
             raise LedgerError(
                 f"the event {fields.get('type')!r} is not JSON ({error}): give texts, numbers, booleans, lists and objects"
@@ -109,17 +139,6 @@ class Numbering:
                 f"the ledger would refuse the event {fields.get('type')!r}: {answer.reason}{place} ({answer.detail}); correct it and emit again"
             )
         return record
-
-
-def _cut_texts(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Long texts are cut, with their full size and the word ``truncated`` (contract 6). Bodies are off by default (contract 14)."""
-    result = dict(payload)
-    for name, value in payload.items():
-        if isinstance(value, str) and len(value) > 16 * 1024:
-            result[name], size = cut(value)
-            if size is not None:
-                result[f"{name}_bytes"], result["truncated"] = size, True
-    return result
 
 
 @cache

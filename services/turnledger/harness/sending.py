@@ -80,14 +80,14 @@ class Spooled:
         """Number an event and spool it; its number and its record."""
         made: list[bytes] = []
 
-        def record(seq: int) -> bytes:
-            made.append(self._numbering.record(seq, type, payload, correlation))
-            return made[-1]
+        def records(seq: int) -> list[bytes]:
+            made[:] = self._numbering.records(seq, type, payload, correlation)
+            return made
 
-        seq, position = self._spool.append(self._standing, record)
+        seq, position = self._spool.append(self._standing, records)
         if position:
             self._sender.wake()
-        return seq, made[-1]
+        return seq, made[0]
 
     def flush(self, seconds: float) -> None:
         """Return when every sink has everything emitted so far. Raises :class:`LedgerError` naming the sinks that do not."""

@@ -106,13 +106,12 @@ class Standing:
     stored: int
     """``next_seq`` as its row has it. Behind by the rows that are in the spool; before one of them goes it is set."""
 
-    def lose(self, numbers: int = 1) -> int:
-        """Spend the next numbers on what is dropped; the last of them."""
+    def lose(self, numbers: int) -> None:
+        """Spend the next numbers on what is dropped."""
         if self.lost_from is None:
             self.lost_from = self.next_seq
         self.next_seq += numbers
         self.lost_to = self.next_seq - 1
-        return self.lost_to
 
 
 class Spool:
@@ -290,8 +289,9 @@ class Spool:
             stream = self._streams[made] = _standing(made, orjson.dumps(envelope), 0, None, None)
             return stream
 
-    def append(self, stream: Standing, record_of: Callable[[int], bytes]) -> tuple[int, int]:
-        """Number an event and store it: (number, position), both from one transaction. ``record_of`` gives the record of a number.
+    def append(self, stream: Standing, records_of: Callable[[int], Sequence[bytes]]) -> tuple[int, int]:
+        """Number an event and store it: (number, position), both from one transaction. ``records_of`` gives its records from a number on: one, and
+        those that belong to it under the next numbers.
 
         What does not fit is dropped with its number (position 0), or refused with :class:`SpoolFull`, as the spool was told.
         """
@@ -301,46 +301,50 @@ class Spool:
                 self._full = False
             declares = stream.lost_from is not None and not self._full
             seq = stream.next_seq + declares
-            record = record_of(seq)
+            records = records_of(seq)
             try:
-                if self._full or self._bytes + len(record) > self._limit:
+                if self._full or self._bytes + sum(map(len, records)) > self._limit:
                     self._full = self._on_full == "drop"
                     raise SpoolFull(
                         f"the spool {self.path} holds {self._bytes} bytes that no sink has confirmed, its bound is {self._limit}: "
                         "start the sink, raise spool_bytes, or let it drop with on_full='drop'"
                     )
-                self._append(stream, seq, record)
+                self._append(stream, seq, records)
             except SpoolFull as full:
                 if self._on_full == "raise":
                     raise
-                return self._drop(stream, full), 0
+                return self._drop(stream, len(records), full), 0
             return seq, self._last
 
-    def _append(self, stream: Standing, seq: int, record: bytes) -> None:
+    def _append(self, stream: Standing, seq: int, records: Sequence[bytes]) -> None:
         """Declare what was dropped before, and store the event. Raises :class:`SpoolFull`, and then nothing has happened."""
         if not self._reserve.held:
             self._has_room()
         try:
             with self._broken():
-                self._insert(stream, seq, record)
+                self._insert(stream, seq, records)
         except SpoolFull:  # the WAL cannot grow; the file may have room inside
             with self._broken():
                 self._take_back()
-                self._insert(stream, seq, record)
+                self._insert(stream, seq, records)
         if self._wal >= WAL_LIMIT:
             with suppress(SpoolFull), self._broken():  # stored it is; the reserve has the room when rows go
                 self._take_back()
 
-    def _insert(self, stream: Standing, seq: int, record: bytes) -> None:
-        if stream.lost_from is None:  # one statement is one transaction
-            self._store(stream, seq, record, declares=False)
+    def _insert(self, stream: Standing, seq: int, records: Sequence[bytes]) -> None:
+        if stream.lost_from is None and len(records) == 1:  # one statement is one transaction
+            self._store(stream, seq, records[0], declares=False)
         else:
             dropped = (stream.lost_from, stream.lost_to)
             with self._transaction(stream):
                 self._settle(stream)
-                self._store(stream, seq, record, declares=False)
-            log.warning("the spool %s takes events again: %d to %d are declared lost", self.path, *dropped)
-        stream.next_seq = seq + 1
+                for at, record in enumerate(records):
+                    self._store(stream, seq + at, record, declares=False)
+            if dropped[0] is not None:
+                log.warning(
+                    "the spool %s takes events again: %d to %d are declared lost", self.path, *dropped
+                )
+        stream.next_seq = seq + len(records)
 
     def _has_room(self) -> None:
         """Without a reserve, only the pages that its file has to spare are the spool's to fill: to be emptied again it needs as many."""
@@ -354,12 +358,13 @@ class Spool:
     def _disk_full(self) -> str:
         return f"the disk of the spool {self.path} is full: make room, or let the Ledger drop with on_full='drop'"
 
-    def _drop(self, stream: Standing, why: SpoolFull) -> int:
-        """Spend the next number on nothing. The caller holds the lock."""
+    def _drop(self, stream: Standing, numbers: int, why: SpoolFull) -> int:
+        """Spend the next numbers on nothing; the first of them. The caller holds the lock."""
         if stream.lost_from is None:
             log.warning("events are dropped from number %d on, and declared later: %s", stream.next_seq, why)
         self.dropped += 1
-        seq = stream.lose()
+        seq = stream.next_seq
+        stream.lose(numbers)
         # Of what the disk gave long ago: overwriting it needs no room, and the rows need none for what is not there.
         os.pwrite(self._held, b"%-*s" % (SPENT_BYTES, b"%d %d" % (stream.id, stream.next_seq)), SPENT_AT)
         return seq

@@ -29,14 +29,14 @@ def test_the_default_epoch_is_the_start_in_microseconds() -> None:
 def test_an_eval_needs_its_run() -> None:
     with pytest.raises(LedgerError, match="run_id"):
         Numbering("s1", kind="eval")
-    _, record = Numbering("s1", kind="eval", run_id="r1").event("x", {}, {})
+    _, (record,) = Numbering("s1", kind="eval", run_id="r1").event("x", {}, {})
     assert json.loads(record)["run_id"] == "r1"
 
 
 def test_a_given_time_is_kept_and_an_absent_one_is_now() -> None:
     numbering = Numbering("s1")
-    _, given = numbering.event("x", {}, {"occurred_at": "2026-01-01T00:00:00Z", "turn_id": None})
-    _, absent = numbering.event("x", {}, {})
+    _, (given,) = numbering.event("x", {}, {"occurred_at": "2026-01-01T00:00:00Z", "turn_id": None})
+    _, (absent,) = numbering.event("x", {}, {})
     assert json.loads(given)["occurred_at"] == "2026-01-01T00:00:00Z"
     assert "turn_id" not in json.loads(given)
     assert json.loads(absent)["occurred_at"].endswith("+00:00")

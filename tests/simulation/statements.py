@@ -73,9 +73,6 @@ _LEADING = {
     "tenant": "text",
 }
 _LEDGER: dict[str, dict[str, str]] = {
-    "sessions": {
-        "session_no": "int8", "tenant": "text", "session_id": "text", "home_topic": "text", "home_partition": "int4",
-    },
     "streams": {
         "stream_no": "int8", "session_no": "int8", "producer": "text", "epoch": "int8", "stream": "text", "low": "int8", "hi": "int8",
         "holes": "int8", "receipts": "int8", "open_gaps": "int8",
@@ -793,6 +790,14 @@ def _write_refused(context: Context, given: Parameters) -> Result:
         row |= {name: given[name] for name in ("topic", "partition", "detail", "tenant", "session_id")}
         row |= {"kafka_offset": given["offset"], "reason": "refused_by_database"}
         context.transaction.insert("dead_letters", row)
+    return []
+
+
+@statement("write/sessions")
+def _write_sessions(context: Context, given: Parameters) -> Result:
+    names = ("session_no", "tenant", "session_id", "home_topic", "home_partition")
+    for values in _lists(given, "numbers", "tenants", "sessions", "topics", "partitions"):
+        context.transaction.insert("sessions", dict(zip(names, values, strict=True)))
     return []
 
 

@@ -9,10 +9,13 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``db migrate`` and ``db status``."""
-    db = typer.Typer(help="The schema of the database.", no_args_is_help=True)
+    """Add ``db migrate``, ``db status`` and ``db roles``."""
+    from turnledger.cli import db_roles
+
+    db = typer.Typer(help="The schema of the database, and who may use it.", no_args_is_help=True)
     db.command("migrate")(migrate)
     db.command("status")(status)
+    db_roles.register(db)
     app.add_typer(db, name="db")
 
 

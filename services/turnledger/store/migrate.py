@@ -23,6 +23,8 @@ import turnledger
 from turnledger.errors import TurnledgerError
 from turnledger.store.connect import DatabaseNotMigrated, away, connect, place
 from turnledger.store.maintain import make_event_partitions
+from turnledger.store.named import query
+from turnledger.store.surface import index
 
 LOCK_KEY = 7_311_482_650_917
 """Of the advisory lock that one migrator holds."""
@@ -72,6 +74,12 @@ def migrate(database_url: str, *, say: Callable[[str], None] = lambda line: None
     found = _run(database_url, lambda config: command.upgrade(config, "head"), say)
     with connect(database_url, "migrate", lock_seconds=LOCK_TIMEOUT_SECONDS) as connection:
         make_event_partitions(connection)
+    with (
+        _engine_connection(database_url) as alone,
+        _alone(alone, say),
+        connect(database_url, "migrate", autocommit=True, statement_seconds=STATEMENT_SECONDS) as connection,
+    ):
+        index(connection, say=say)
     return found
 
 
@@ -133,6 +141,9 @@ def _run(database_url: str, step: Callable[[Config], None], say: Callable[[str],
                 connection.exec_driver_sql(f"set local lock_timeout = {round(LOCK_TIMEOUT_SECONDS * 1000)}")
                 connection.exec_driver_sql("create schema if not exists ledger")
                 step(config)
+                connection.exec_driver_sql(
+                    query("maintain/surface").decode(), execution_options={"no_parameters": True}
+                )
                 connection.commit()
                 found = _status(connection, config)
                 connection.rollback()

@@ -37,7 +37,16 @@ from turnledger.store.write_binary import (
     timestamptz,
     whole,
 )
-from turnledger.store.write_rows import DeadLetter, GapRow, Repeat, Round, Share, StreamTouch, Unit
+from turnledger.store.write_rows import (
+    DeadLetter,
+    GapRow,
+    Repeat,
+    Round,
+    SessionRow,
+    Share,
+    StreamTouch,
+    Unit,
+)
 
 Connection = psycopg.Connection[Any]
 
@@ -119,10 +128,8 @@ def event_parts(
     )
 
 
-def session_row(session_no: int, tenant: str, session_id: str, topic: str, partition: int) -> bytes:
-    return b"".join(
-        (field_count(5), int8(session_no), text(tenant), text(session_id), text(topic), int4(partition))
-    )
+def session_row(session_no: int, tenant: str, session_id: str, topic: str, partition: int) -> SessionRow:
+    return session_no, tenant, session_id, topic, partition
 
 
 def stream_row(
@@ -200,12 +207,12 @@ def write_in(
         share.duplicates = share.unverified = share.conflicts = 0
         share.batch_no = passed[share.step.partition].batch_no
     marks = list(round_.marks)
-    copy(
-        connection,
-        "ledger.sessions",
-        ("session_no", "tenant", "session_id", "home_topic", "home_partition"),
-        round_.sessions,
-    )
+    if round_.sessions:
+        names = ("numbers", "tenants", "sessions", "topics", "partitions")
+        connection.execute(
+            query("write/sessions"),
+            dict(zip(names, map(list, zip(*round_.sessions, strict=True)), strict=True)),
+        )
     copy(
         connection,
         "ledger.streams",

@@ -10,6 +10,8 @@ from turnledger.store.fence import Step, Stop
 
 TurnRef = tuple[int, int]
 """(session_no, turn_no)."""
+SessionRow = tuple[int, str, str, str, int]
+"""(session_no, tenant, session_id, topic and partition of its home)."""
 
 
 @dataclass(slots=True)
@@ -155,7 +157,7 @@ class Round:
     slot: str
     """Schema of the projections."""
     shares: list[Share]
-    sessions: list[bytes] = field(default_factory=list)
+    sessions: list[SessionRow] = field(default_factory=list)
     streams: list[bytes] = field(default_factory=list)
     touched: list[StreamTouch] = field(default_factory=list)
     extended: list[tuple[int, StreamDays, int, int]] = field(default_factory=list)

@@ -1,0 +1,1 @@
+delete from ledger.role_tenants where role = %(role)s

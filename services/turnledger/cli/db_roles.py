@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,11 +161,15 @@ def _told(wanted: list[str | None]) -> str:
 def _read(path: Path) -> str:
     from turnledger.errors import TurnledgerError
 
-    with typer.open_file(str(path)) as file:
-        password = file.readline().rstrip("\r\n")
+    if str(path) == "-":
+        line = sys.stdin.readline()
+    else:
+        with path.open(encoding="utf-8") as file:
+            line = file.readline()
+    password = line.rstrip("\r\n")
     if not password:
         raise TurnledgerError(f"the first line of {path} is empty: write the password there.")
-    return str(password)
+    return password
 
 
 def _address(parts: dict[str, Any], name: str, password: str | None) -> str:

@@ -92,7 +92,7 @@ def index(connection: psycopg.Connection[Any], *, say: Callable[[str], None] = l
             sql.SQL("create index concurrently {} on {} {}").format(
                 sql.Identifier(name),
                 sql.Identifier(schema, table),
-                sql.SQL(how),  # type: ignore[arg-type]  # a text of this module
+                sql.SQL(how),
             )
         )
         made += 1

@@ -41,8 +41,6 @@ NOT_PLANTED = {
     "events",
 }
 """Without a tenant's rows, or planted by hand."""
-CLOSED = {"state": "open", "severity": "info", "outcome": "duplicate", "generation": "a"}
-"""Columns that a check constraint closes."""
 FLEET = {
     *("ingest_batches", "requeue_batches", "partition_stops", "accounts"),
     *("price_catalogues", "reprices", "topic_replays", "retention_runs"),
@@ -64,8 +62,8 @@ def mark(tenant: str, column: str) -> str:
 
 def value(tenant: str, column: str, kind: str, number: int) -> Any:
     """Something of that type, with the tenant's mark where it can hold one."""
-    if column in CLOSED:
-        return CLOSED[column]
+    if kind == "ARRAY":
+        return "{}"
     if kind in ("text", "name"):
         return tenant if column == "tenant" else mark(tenant, column)
     if kind == "jsonb":
@@ -123,19 +121,6 @@ def plant(link: psycopg.Connection[Any], tenant: str, number: int) -> None:
             columns += [("batch_no", "bigint")]
         names = [name for name, _ in columns]
         values = [value(tenant, name, kind, number) for name, kind in columns]
-        if table in ("ingest_batches", "requeue_batches"):
-            sums = {
-                "records": 1,
-                "accepted": 1,
-                "letters": 1,
-                "duplicates": 0,
-                "conflicts": 0,
-                "dead": 0,
-                "holes": 0,
-                "from_offset": number,
-                "to_offset": number + 1,
-            }
-            values = [sums.get(name, one) for name, one in zip(names, values, strict=True)]
         link.execute(
             sql.SQL("insert into {} ({}) values ({})").format(
                 sql.Identifier(schema, table),
@@ -159,6 +144,11 @@ class Fleet:
         self.suffix = urlsplit(url).path.removeprefix("/")[-8:]
         self.views: dict[str, list[tuple[str, str]]] = {}
         with psycopg.connect(url, autocommit=True) as link:
+            for table, check in link.execute(
+                "select conrelid::regclass::text, quote_ident(conname) from pg_constraint "
+                "where contype = 'c' and connamespace in ('ledger'::regnamespace, 'projection_a'::regnamespace, 'projection_b'::regnamespace)"
+            ).fetchall():
+                link.execute(f"alter table {table} drop constraint {check}")  # type: ignore[arg-type]
             for number, tenant in enumerate(TENANTS, 1):
                 plant(link, tenant, number)
             for name, login in {

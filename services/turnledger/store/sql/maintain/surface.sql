@@ -6,7 +6,7 @@ declare
     schema text;
 begin
     if to_regclass('ledger.role_tenants') is null then
-        return;  -- before revision 0010
+        return;  -- before revision 0011
     end if;
 
     foreach schema in array array['ledger', 'projection_a', 'projection_b', 'turnledger'] loop

@@ -1,6 +1,6 @@
 """The surface for people: roles with their tenants, row-level security, and the harness ledger's own names for columns.
 
-The SQL stands in ``migrations/sql/0010`` and is frozen. Owners, barriers and grants of views are set after every run of the migrations
+The SQL stands in ``migrations/sql/0011`` and is frozen. Owners, barriers and grants of views are set after every run of the migrations
 (``turnledger.store.surface``), so that a later revision that makes a view cannot forget them.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0010"
-down_revision = "0009"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
@@ -74,10 +74,10 @@ def view(body: str, verb: str, name: str) -> None:
 
 
 def upgrade() -> None:
-    run((FOLDER / "0010" / "roles.sql").read_text())
+    run((FOLDER / "0011" / "roles.sql").read_text())
     for slot in SLOTS.values():
-        run((FOLDER / "0010" / "slot_roles.sql").read_text().replace("{slot}", slot))
-    for name, body in blocks((FOLDER / "0010" / "views.sql").read_text()).items():
+        run((FOLDER / "0011" / "slot_roles.sql").read_text().replace("{slot}", slot))
+    for name, body in blocks((FOLDER / "0011" / "views.sql").read_text()).items():
         view(body, "create or replace view", name)
     for name, more in NAMED.items():
         inner = definition(name)
@@ -90,7 +90,7 @@ def upgrade() -> None:
         run(
             f"create or replace view turnledger.{name} as select shown.* from ({definition(name)}) shown where {TENANT}"
         )
-    run((FOLDER / "0010" / "named_alike.sql").read_text())
+    run((FOLDER / "0011" / "named_alike.sql").read_text())
 
 
 def downgrade() -> None:
@@ -106,7 +106,7 @@ def downgrade() -> None:
     for name in (*NAMED, *guarded):
         found = re.search(r"from \(\s*(select.*)\)\s*shown\b", definition(name), re.DOTALL | re.IGNORECASE)
         if found is None:
-            raise RuntimeError(f"turnledger.{name} is not what revision 0010 made of it: {definition(name)}")
+            raise RuntimeError(f"turnledger.{name} is not what revision 0011 made of it: {definition(name)}")
         inner = re.sub(r'"left"\((p\.domain), 500\) AS domain', r"\1", found[1])
         run(f"drop view turnledger.{name}; create view turnledger.{name} as {inner}")
     (owner,) = op.get_bind().exec_driver_sql("select quote_ident(current_user)").one()
@@ -117,4 +117,4 @@ def downgrade() -> None:
     for slot in SLOTS.values():
         run(f"drop policy tenants on {slot}.usage_hourly; drop policy workers on {slot}.usage_hourly")
         run(f"alter table {slot}.usage_hourly disable row level security")
-    run((FOLDER / "0010" / "down.sql").read_text())
+    run((FOLDER / "0011" / "down.sql").read_text())

@@ -1,4 +1,4 @@
--- Back to 0009. The roles stay: other databases of the server may use them.
+-- Back to 0010. The roles stay: other databases of the server may use them.
 drop policy tenants on ledger.sessions;
 drop policy workers on ledger.sessions;
 alter table ledger.sessions disable row level security;

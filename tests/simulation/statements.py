@@ -18,6 +18,7 @@ import psycopg
 
 from tests.simulation.tables import Row, Server, Table, Transaction
 from turnledger.fold import columns
+from turnledger.fold.version import FOLD_VERSION
 from turnledger.rollup.rows import HOUR_PARTS, ROLLUPS
 from turnledger.store.named import query
 from turnledger.store.write import PROJECTED
@@ -838,8 +839,9 @@ def _make_partitions(context: Context, given: Parameters) -> Result:
     return [(made,)]
 
 
+@statement("read/active")
 def _active(context: Context, given: Parameters) -> Result:
-    return [("a",)]
+    return [("a", FOLD_VERSION)]
 
 
 def _disturb(context: Context, given: Any) -> Result:
@@ -852,7 +854,6 @@ def _set_local(context: Context, milliseconds: int) -> Result:
 
 
 _PLAIN: dict[str, Statement] = {
-    "select generation from turnledger.active": _active,
     "update ledger.ingest_progress p set disturbed = disturbed + 1 from unnest(%s::text[], %s::int4[]) u (topic, partition) "
     "where p.topic = u.topic and p.partition = u.partition": _disturb,
 }

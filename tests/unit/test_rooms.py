@@ -24,9 +24,9 @@ ALLOWED = {
     "ship": {"contract", "harness", "ingest"},
     "doctor": {"contract", "fold", "store", "pricing", "rollup"},
     "outbox": {"contract", "store", "ingest"},
-    "replay": {"contract", "fold", "store", "ingest", "archive"},
     "archive": {"contract", "store"},
     "retention": {"contract", "fold", "store", "ingest", "doctor"},
+    "replay": {"contract", "fold", "store", "pricing", "ingest", "rollup", "doctor", "archive"},
     "devstack": set(),
 }
 """Rooms that a room may import; ``errors`` are everybody's, ``settings`` too, except ``devstack``'s, which knows no address before it made one."""

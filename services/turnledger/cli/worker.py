@@ -44,6 +44,13 @@ def worker(
     resume_stopped: Annotated[
         bool, typer.Option("--resume-stopped", help="Go on where too many dead letters stopped a partition.")
     ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="Claim no partition of another group: wait until `turnledger replay switch --group` gives it to this one.",
+        ),
+    ] = False,
     tether: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Apply the events of a topic to the ledger and its projections."""
@@ -67,7 +74,7 @@ def worker(
     )
     count = settings.process_count()
     where = addresses(settings)
-    flags = Flags(take_over, accept_loss, resume_stopped)
+    flags = Flags(take_over, accept_loss, resume_stopped, standby)
     if count > 1:
         # The parent applies nothing: it loads neither Faust nor a driver.
         from turnledger.ingest.processes import run_processes

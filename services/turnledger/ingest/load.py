@@ -93,7 +93,7 @@ def load(
     unsure = set(stale)
     numbers = [one.session_no for one in found]
     streams = _streams(connection, {one.session_no: one.home for one in found})
-    turns = _turns(connection, numbers, slot)
+    turns = written_turns(connection, numbers, slot)
     facts = {
         row[0]
         for row in connection.execute(
@@ -197,10 +197,13 @@ def _streams(connection: Connection, homes: dict[int, Partition]) -> dict[int, l
     return by_session
 
 
-def _turns(connection: Connection, session_nos: list[int], slot: str) -> dict[int, dict[str, WrittenTurn]]:
+def written_turns(
+    connection: Connection, session_nos: Sequence[int], slot: str
+) -> dict[int, dict[str, WrittenTurn]]:
+    """The turns of some sessions as a generation has them, by session and ``turn_key``."""
     turns: dict[int, dict[str, WrittenTurn]] = defaultdict(dict)
     rows = connection.execute(
-        query("load/turns").replace(b"{slot}", slot.encode()), {"sessions": session_nos}
+        query("load/turns").replace(b"{slot}", slot.encode()), {"sessions": list(session_nos)}
     )
     for session_no, key, turn_no, revision, digest in rows:
         turns[session_no][key] = WrittenTurn(turn_no, revision, digest)

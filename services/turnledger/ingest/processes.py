@@ -65,6 +65,7 @@ def command(settings: WorkerSettings, flags: Flags) -> Command:
             "--take-over": flags.take_over,
             "--accept-loss": flags.accept_loss,
             "--resume-stopped": flags.resume_stopped,
+            "--standby": flags.standby,
         }
         arguments += [flag for flag, said in given.items() if said]
         # -P: the folder it is started in is no place for modules.

@@ -30,7 +30,7 @@ from turnledger.store import dead, fence, write
 from turnledger.store.dead import Letter
 from turnledger.store.maintain import make_event_partitions
 from turnledger.store.named import query
-from turnledger.store.read import active_slot
+from turnledger.store.read import writable_slot
 from turnledger.store.write_rows import DeadLetter, Round, Share
 
 LETTERS = 500
@@ -191,7 +191,7 @@ class _Work:
         self.projections: dict[int, SessionKey] = {}
         """Letters of a projection that Postgres refused."""
         self.unprojected: dict[SessionKey, str] = {}
-        round_ = Round(topic, active_slot(self.connection), [], requeued_by=self.by)
+        round_ = Round(topic, writable_slot(self.connection), [], requeued_by=self.by)
         self.fresh = Prepared(0, round_, [], {}, {})
         for letter in letters:
             if letter.outcome is None:

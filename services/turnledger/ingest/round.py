@@ -17,7 +17,7 @@ import structlog
 from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.folding import Folding
 from turnledger.ingest.seat import Ahead, Piece, Seat, continue_from, split
-from turnledger.ingest.seats import CLAIM_RETRY_SECONDS, BrokerAway, Interrupted, brief
+from turnledger.ingest.seats import CLAIM_RETRY_SECONDS, STANDBY_SECONDS, BrokerAway, Interrupted, brief
 from turnledger.store import fence
 from turnledger.store.connect import DatabaseAway
 
@@ -143,6 +143,8 @@ class Ingest(Folding):
     async def _claim_due(self) -> None:
         now = self.clock()
         due = [p for p, at in self._assigned.items() if p not in self.seats and at <= now]
+        if due and self.standby:
+            due = await self._given(due)
         if not due:
             return
         await self._settle(None)
@@ -163,6 +165,16 @@ class Ingest(Folding):
                 self._later(due)
                 return
             self.health.database_works()
+
+    async def _given(self, due: list[Partition]) -> list[Partition]:
+        """Of these partitions those that belong to our group already: a fleet that stands by claims nothing else."""
+        topic = self.settings.topic
+        ours = await self._read(True, fence.ours, topic, [p[1] for p in due], self.settings.group_id)
+        others = [p for p in due if p[1] not in ours]
+        self._later(others, STANDBY_SECONDS)
+        for partition in others:
+            self.health.waiting.pop(partition, None)
+        return [p for p in due if p[1] in ours]
 
     async def _gather(self) -> list[Piece]:
         """What goes into the next round: all that waits, up to a round's limits, after at most the linger; nothing when a flush, a claim,

@@ -33,6 +33,7 @@ from turnledger.ingest.settings import WorkerSettings
 from turnledger.store import fence
 from turnledger.store.connect import DatabaseAway
 from turnledger.store.fence import Stop
+from turnledger.store.read import OtherFold, writable_slot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,6 +43,8 @@ log = structlog.get_logger("turnledger.ingest")
 BACKOFF_SECONDS = (0.1, 5.0)
 """First and longest pause before something is tried again; each is doubled and spread by a half."""
 CLAIM_RETRY_SECONDS = 1.0
+STANDBY_SECONDS = 0.2
+"""How often a fleet that stands by asks whether partitions were given to it: a switch hands each over within a second (design 6)."""
 NUDGE_SECONDS = 12.0
 RESUME_SECONDS = 2.0
 """How often it is asked whether somebody let a stopped partition go on."""
@@ -90,6 +93,7 @@ class Seats:
         take_over: bool = False,
         accept_loss: bool = False,
         resume_stopped: bool = False,
+        standby: bool = False,
         clock: Callable[[], float] = time.monotonic,
         dice: random.Random | None = None,
     ) -> None:
@@ -106,6 +110,7 @@ class Seats:
         self.take_over = take_over
         self.accept_loss = accept_loss
         self.resume_stopped = resume_stopped
+        self.standby = standby
         self.clock = clock
         self.dice = dice or random.Random()
         self.writer = open_database("ingest writer")
@@ -194,7 +199,7 @@ class Seats:
             claim, slot, last_batch, stale, window, stop = await self.writer.submit(
                 self._claim_in, topic, number, bounds.start
             )
-        except (fence.OtherGroup, fence.RowLocked) as error:
+        except (fence.OtherGroup, fence.RowLocked, OtherFold) as error:
             if self.health.refused.get(partition) != str(error):
                 log.error(str(error))
             self.health.refused[partition] = str(error)
@@ -271,6 +276,8 @@ class Seats:
     ) -> tuple[fence.Claim, str, int, list[int], DeadWindow, Stop | None]:
         """In the writer's thread: its database process is the one that a frozen claim must end."""
         settings = self.settings
+        # Before the claim: a worker of another fold must not take the partition from the one that may write it.
+        writable_slot(connection)
         claim = fence.claim(
             connection,
             topic,
@@ -280,12 +287,12 @@ class Seats:
             start=start,
             take_over=self.take_over,
         )
-        generation = connection.execute("select generation from turnledger.active").fetchone()
-        assert generation is not None
+        # After it: readers may have been switched to another generation meanwhile.
+        slot = writable_slot(connection)
         window, stop = self._dead_window(connection, claim)
         return (
             claim,
-            f"projection_{generation[0]}",
+            slot,
             load.last_batch(connection, topic, number),
             load.stale_sessions(connection, topic, number, claim.flushed_batch),
             window,

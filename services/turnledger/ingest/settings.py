@@ -17,6 +17,7 @@ class Flags:
     take_over: bool = False
     accept_loss: bool = False
     resume_stopped: bool = False
+    standby: bool = False
 
 
 class WorkerSettings(Settings):

@@ -20,6 +20,7 @@ from turnledger.ingest.seats import Interrupted, Seats
 from turnledger.store import fence, write
 from turnledger.store.connect import DatabaseAway
 from turnledger.store.maintain import make_event_partitions
+from turnledger.store.read import OtherFold, writable_slot
 from turnledger.store.write_rows import Share
 
 log = structlog.get_logger("turnledger.ingest")
@@ -163,6 +164,7 @@ class Settling(Seats):
         """Partitions that did not come through the fence: their rows say why."""
         topic = prepared.round.topic
         standing = await self._read(True, fence.read, topic, sorted(partitions))
+        other_fold = await self._generation_now()
         for share in prepared.round.shares:
             step = share.step
             if step.partition not in partitions:
@@ -173,6 +175,11 @@ class Settling(Seats):
             self._drop_cached(seat)
             row = standing.get(step.partition)
             if verdict in (fence.Verdict.DISTURBED, fence.Verdict.NOT_APPLIED) and row is not None:
+                if other_fold is not None:
+                    self._leave(seat.partition, keep=False)
+                    self.health.refused[seat.partition] = other_fold
+                    self._later([seat.partition])
+                    continue
                 seat.disturbed = row.disturbed
                 log.info(
                     "a session of this partition was written elsewhere; its cache is dropped",
@@ -193,6 +200,18 @@ class Settling(Seats):
                     "read anew"
                 )
                 self._later([seat.partition], 0.0)
+
+    async def _generation_now(self) -> str | None:
+        """Write the generation that readers see now: a switch disturbs every partition (design 6). A sentence where it is of another fold."""
+        try:
+            slot = await self._read(True, writable_slot)
+        except OtherFold as error:
+            log.error(str(error))
+            return str(error)
+        if slot != self.slot:
+            log.info(f"readers were switched to {slot}; it is what is written from now on")
+            self.slot = slot
+        return None
 
     async def _already_there(self, error: psycopg.errors.UniqueViolation) -> bool:
         """Somebody else wrote what this round thinks is new: decide it anew from the ledger."""

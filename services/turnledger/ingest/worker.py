@@ -69,6 +69,7 @@ class Worker:
             take_over=flags.take_over,
             accept_loss=flags.accept_loss,
             resume_stopped=flags.resume_stopped,
+            standby=flags.standby,
         )
         attach(self.app, self.ingest, settings)
         self.server = HealthServer(self.health, self.metrics, settings.health_host, settings.health_port)

@@ -28,7 +28,7 @@ from turnledger.ingest.prepare import Prepared
 from turnledger.ingest.requeue import ATTEMPTS, NEVER, PAUSE_SECONDS, TRANSIENT, InTheWay, Requeue
 from turnledger.store import fence, write
 from turnledger.store.named import query
-from turnledger.store.read import active_slot
+from turnledger.store.read import writable_slot
 from turnledger.store.write_rows import Round, Share
 
 AT_ONCE = 2000
@@ -237,7 +237,7 @@ class Again:
         )
         at = records[0].offset
         share = Share(fence.Step(partition, at, at, 0, 0))
-        fresh = Prepared(0, Round(self.topic, active_slot(connection), [share], accounted=True), [], {}, {})
+        fresh = Prepared(0, Round(self.topic, writable_slot(connection), [share], accounted=True), [], {}, {})
         groups_by_key: dict[SessionKey, Group] = {}
         fresh.records = self.decider.read(records, share, groups_by_key, NEVER.copy())
         groups = list(groups_by_key.values())
@@ -245,7 +245,9 @@ class Again:
         unlocked = {entry.home for entry in entries.values()} - wanted
         if unlocked:
             raise HomesMoved(unlocked)
-        foreign.fold_entries(connection, fresh, self.decider, groups, entries)
+        moved = foreign.fold_entries(connection, fresh, self.decider, groups, entries)
+        # A generation that is being built follows by batches, and these events join an old one.
+        connection.execute(query("replay/fill"), {"sessions": [entries[key].session_no for key in moved]})
         fresh.round.disturb = sorted({entry.home for entry in entries.values()})
         today = connection.execute("select ledger.today()").fetchone()
         assert today is not None

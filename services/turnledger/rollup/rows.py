@@ -142,10 +142,12 @@ class Loaded:
 class Statements:
     """The named queries of one generation on one connection. Rows come as dicts, instants in µs."""
 
-    def __init__(self, connection: Connection, slot: str) -> None:
-        """``connection`` loads instants as µs (``store.instants``); ``slot``: schema of the generation, from ``store.read.active_slot``."""
+    def __init__(self, connection: Connection, slot: str, *, shadow: bool = False) -> None:
+        """``connection`` loads instants as µs (``store.instants``); ``slot``: schema of the generation, from ``store.read.writable_slot``.
+        ``shadow``: of a generation that is being built, whose marks are its own (design 6)."""
         self.connection = connection
         self.slot = slot
+        self.shadow = shadow
         self._texts: dict[tuple[str, str], bytes] = {}
 
     def text(self, name: str, table: str = "", listed: Sequence[str] = (), alias: str = "") -> bytes:
@@ -157,6 +159,8 @@ class Statements:
                 .replace(b"{slot}", self.slot.encode())
                 .replace(b"{table}", table.encode())
             )
+            if self.shadow:
+                found = found.replace(b"ledger.marks", b"ledger.shadow_marks")
             shown = ", ".join(f'{alias}"{column}"' for column in listed)
             found = self._texts[name, table] = found.replace(b"{columns}", shown.encode())
         return found
@@ -174,6 +178,11 @@ class Statements:
     def run(self, name: str, table: str = "", **values: object) -> int:
         """How many rows it touched."""
         return self.connection.execute(self.text(name, table), values).rowcount
+
+    def take_marks(self, session_no: int) -> int:
+        """Take a session's marks; how many there were."""
+        taken = self.value("take_shadow_marks" if self.shadow else "take_marks", session_no=session_no)
+        return int(taken)
 
     def session(self, session_no: int) -> dict[str, list[Row]]:
         """Everything of ``_READ`` and ``_ALSO`` of one session in one round trip: 20 of them would take longer than the rest."""

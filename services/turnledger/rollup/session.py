@@ -44,7 +44,7 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
             return Outcome.BUSY
         if state["waits"] and not now:
             return Outcome.WAITS
-        if not do.run("take_marks", session_no=session_no):
+        if not do.take_marks(session_no):
             return Outcome.WAITS
         loaded = load(do, session_no)
         if loaded is None:

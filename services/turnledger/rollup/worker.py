@@ -22,7 +22,7 @@ from turnledger.rollup.settings import RollupSettings
 from turnledger.store.connect import away, connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.migrate import require
-from turnledger.store.read import LedgerUnreadable, active_slot
+from turnledger.store.read import LedgerUnreadable, writable_slot
 from turnledger.store.write_binary import Refused
 
 log = structlog.get_logger("turnledger.rollup")
@@ -204,7 +204,11 @@ class Rollup:
             if isinstance(self.price, PriceBook):
                 begin(connection, "turnledger rollup")
             self._connection = connection
-        return Statements(connection, active_slot(connection))
+        return self._of_generation(connection)
+
+    def _of_generation(self, connection: Connection) -> Statements:
+        """The generation that readers see now. Raises ``OtherFold`` where another version of the fold fills it."""
+        return Statements(connection, writable_slot(connection))
 
     def _failed(self, error: Exception) -> None:
         self.close()

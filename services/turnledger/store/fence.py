@@ -290,6 +290,14 @@ def read(connection: Connection, topic: str, partitions: Sequence[int]) -> dict[
     return {row[0]: Standing(*row) for row in rows}
 
 
+def ours(connection: Connection, topic: str, partitions: Sequence[int], group_id: str) -> set[int]:
+    """Those of the partitions that belong to our group. Locks nothing."""
+    rows = connection.execute(
+        query("fence/ours"), {"topic": topic, "partitions": list(partitions), "group_id": group_id}
+    )
+    return {row[0] for row in rows}
+
+
 class Verdict(enum.Enum):
     """What became of a step (the case table of design 3.1)."""
 

@@ -11,11 +11,16 @@ from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected
 from turnledger.errors import TurnledgerError
+from turnledger.fold.version import FOLD_VERSION
 from turnledger.store.named import query
 
 
 class LedgerUnreadable(TurnledgerError):
     """An accepted event is not one any more: the stored bytes, or the reader, have changed."""
+
+
+class OtherFold(TurnledgerError):
+    """Readers see a generation that another version of the fold has filled: this program must not write it (design 6)."""
 
 
 class SessionRef(NamedTuple):
@@ -56,6 +61,18 @@ def active_slot(connection: psycopg.Connection[Any]) -> str:
             "turnledger.active has no row, so that no generation is shown: insert one with generation 'a' (or 'b')."
         )
     return f"projection_{row[0]}"
+
+
+def writable_slot(connection: psycopg.Connection[Any]) -> str:
+    """The same for whoever writes it. Raises :class:`OtherFold` where its rows are of another version of the fold than this program's."""
+    row = connection.execute(query("read/active")).fetchone()
+    slot = active_slot(connection) if row is None else f"projection_{row[0]}"
+    if row is not None and row[1] is not None and row[1] != FOLD_VERSION:
+        raise OtherFold(
+            f"readers see generation {row[0]}, which fold version {row[1]} fills; this program folds version {FOLD_VERSION} and writes nothing "
+            "into it: run the program of that version, or rebuild with this one (`turnledger replay projections`) and switch."
+        )
+    return slot
 
 
 def of_slot(name: str, slot: str) -> bytes:

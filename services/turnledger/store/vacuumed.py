@@ -178,6 +178,8 @@ def delete_detail(connection: Connection, session_no: int) -> None:
             connection.execute(statement, {"session_no": session_no})
         for name in ("vacuum/texts", "vacuum/overlays"):
             connection.execute(of_slot(name, slot), {"session_no": session_no})
+    # A rebuild that read its events a moment ago writes detail again.
+    connection.execute(query("replay/fill"), {"sessions": [session_no]})
 
 
 def carry(connection: Connection, session_nos: Sequence[int], *, source: str, target: str) -> None:

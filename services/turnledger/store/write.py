@@ -587,6 +587,11 @@ def _projections(
     return _bisect(connection, slot, units)
 
 
+def store_projection(connection: Connection, slot: str, units: Sequence[Unit]) -> list[tuple[Unit, str]]:
+    """Write units into a generation, in the caller's transaction; those that Postgres refuses, each with why (contract 15)."""
+    return _bisect(connection, slot, units) if units else []
+
+
 REFUSALS = (
     psycopg.DataError,
     psycopg.errors.ProgramLimitExceeded,

@@ -1,0 +1,250 @@
+"""Follows live work into a generation that is being built: sessions that moved stay in memory and are extended, as a worker does.
+
+One pass is one transaction: the events of all batches beyond the position, their projections, marks, and the new position.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from turnledger.fold.state import NeedsHistory, SessionChanges
+from turnledger.ingest import load
+from turnledger.ingest.cache import SessionCache, SessionEntry, SessionKey
+from turnledger.replay import compare
+from turnledger.replay.generation import Connection, Rebuild
+from turnledger.replay.shadow import Stored, carry_vacuumed, learn, new_entry, stored_events, units_of
+from turnledger.store.named import query
+from turnledger.store.read import of_slot
+from turnledger.store.vacuumed import vacuumed_among
+from turnledger.store.write import store_projection
+from turnledger.store.write_rows import Unit
+
+CACHE_BYTES = 192 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Beyond:
+    """What was committed beyond a generation's position."""
+
+    batches: list[int] = field(default_factory=list)
+    events: int = 0
+    day: date = date.max
+    """No event of these batches stands in a partition before this day."""
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The last batch by (topic, partition)."""
+    filled: dict[int, int] = field(default_factory=dict)
+    """Sessions that got events in older batches, by the number of the note about it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.batches or self.filled)
+
+    def parameters(self) -> dict[str, object]:
+        """Of the queries over the events of these batches."""
+        return {
+            "batches": self.batches,
+            "first": min(self.batches, default=0),
+            "last": max(self.batches, default=-1),
+            "day": self.day,
+        }
+
+    def places(self) -> dict[str, object]:
+        """Of the queries that move positions."""
+        return {
+            "topics": [topic for topic, _ in self.ends],
+            "partitions": [partition for _, partition in self.ends],
+            "batches": list(self.ends.values()),
+        }
+
+
+def beyond(connection: Connection, generation: str) -> Beyond:
+    """What was committed beyond the position of ``generation``. Batches of a partition become visible in the order of their numbers."""
+    row = connection.execute(query("replay/least"), {"generation": generation}).fetchone()
+    found = Beyond()
+    for topic, partition, batch_no, events, day in connection.execute(
+        query("replay/batches"), {"generation": generation, "least": row[0] if row is not None else 0}
+    ):
+        found.batches.append(batch_no)
+        found.events += events
+        found.day = min(found.day, day)
+        place = (topic, partition)
+        found.ends[place] = max(found.ends.get(place, 0), batch_no)
+    found.filled = dict(connection.execute(query("replay/filled")).fetchall())
+    return found
+
+
+def touched(connection: Connection, what: Beyond) -> list[int]:
+    """The sessions that must be folded again."""
+    moved = set(what.filled.values())
+    if what.batches:
+        moved.update(row[0] for row in connection.execute(query("replay/touched"), what.parameters()))
+    return sorted(moved)
+
+
+def noted(connection: Connection, what: Beyond) -> None:
+    """What was filled is taken care of in the caller's transaction."""
+    if what.filled:
+        connection.execute(query("replay/refilled"), {"ids": list(what.filled)})
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one pass did."""
+
+    sessions: list[int] = field(default_factory=list)
+    events: int = 0
+    refused: int = 0
+
+
+class Follower:
+    """The sessions that move. Nothing in it is the only copy."""
+
+    def __init__(self, connection: Connection, rebuild: Rebuild, cache_bytes: int = CACHE_BYTES) -> None:
+        self.connection = connection
+        self.rebuild = rebuild
+        self.cache = SessionCache(cache_bytes)
+        self._keys: dict[int, SessionKey] = {}
+        self._ahead: dict[SessionKey, set[int]] = {}
+        """Batches whose events a session's history held already when it was read: they come once more."""
+        self._used: list[SessionEntry] = []
+
+    def forget(self) -> None:
+        """Of another generation, or of work that was rolled back, nothing may be remembered."""
+        self.cache.drop_all()
+        self._keys.clear()
+        self._ahead.clear()
+        self._used = []
+
+    def run(self) -> Pass:
+        """One pass, committed."""
+        try:
+            with self.connection.transaction():
+                done = self.pass_in(beyond(self.connection, self.rebuild.generation))
+        except BaseException:
+            self.forget()
+            raise
+        self.committed()
+        return done
+
+    def pass_in(self, what: Beyond) -> Pass:
+        """Fold everything of ``what`` in the caller's transaction; call :meth:`committed` or :meth:`forget` after it."""
+        connection, rebuild = self.connection, self.rebuild
+        done = Pass()
+        if not what:
+            return done
+        coming = stored_events(connection, "replay/new_events", what.parameters())
+        units: list[Unit] = []
+        for number in what.filled.values():
+            # What was filled in is in no new batch: its history is read again.
+            if number in self._keys:
+                self.cache.drop(self._keys.pop(number))
+            coming.setdefault(number, [])
+        # Late events of vacuumed sessions move no sum, and their detail is gone (contract 12).
+        vacuumed = vacuumed_among(connection, list(coming))
+        if vacuumed:
+            carry_vacuumed(connection, rebuild.slot, rebuild.live, vacuumed)
+            for number in vacuumed & self._keys.keys():
+                self.cache.drop(self._keys.pop(number))
+        folded = {number: events for number, events in coming.items() if number not in vacuumed}
+        cold = [
+            number for number in folded if number not in self._keys or self._keys[number] not in self.cache
+        ]
+        histories = stored_events(connection, "replay/events", {"sessions": cold}) if cold else {}
+        turns = load.written_turns(connection, cold, rebuild.live)
+        for one in load.find_numbers(connection, cold):
+            entry = new_entry(one, turns.get(one.session_no, {}))
+            self._keys[one.session_no] = one.key
+            self._ahead[one.key] = self._newer(histories[one.session_no], what)
+            self.cache.put(entry)
+            self._used.append(entry)
+            units += self._extended(entry, histories[one.session_no], what, done)
+        gone = set(cold)
+        for number, events in folded.items():
+            if number in gone:
+                continue
+            entry = self._entry(number)
+            ahead = self._ahead.get(entry.key, set())
+            self._used.append(entry)
+            units += self._extended(entry, [one for one in events if one.batch_no not in ahead], what, done)
+        done.refused += len(store_projection(connection, rebuild.slot, units))
+        done.sessions = list(coming)
+        done.events = sum(map(len, coming.values()))
+        self._revisions(list(folded))
+        connection.execute(query("replay/mark"), {"sessions": done.sessions})
+        compare.doubt(connection, done.sessions)
+        connection.execute(query("replay/advance"), {"generation": rebuild.generation, **what.places()})
+        noted(connection, what)
+        if done.refused:
+            connection.execute(
+                "update ledger.rebuilds set refused = refused + %s where rebuild_no = %s",
+                (done.refused, rebuild.rebuild_no),
+            )
+        return done
+
+    def committed(self) -> None:
+        """What was folded stands: states may let go of what is closed, and the cache of what was used least."""
+        for entry in self._used:
+            entry.state.drop_closed()
+            self.cache.measure(entry)
+        self._used = []
+        self.cache.shrink(0)
+        if len(self._keys) > 2 * len(self.cache) + 1000:
+            self._keys = {number: key for number, key in self._keys.items() if key in self.cache}
+            self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in self.cache}
+
+    def _entry(self, number: int) -> SessionEntry:
+        entry = self.cache.get(self._keys[number])
+        assert entry is not None
+        return entry
+
+    def _extended(
+        self, entry: SessionEntry, events: Sequence[Stored], what: Beyond, done: Pass
+    ) -> list[Unit]:
+        learn(entry, events)
+        try:
+            entry.state.extend([one.event for one in events])
+        except NeedsHistory:
+            self._restore(entry, what)
+        units, refused = units_of(entry, self._changes(entry, what))
+        done.refused += refused
+        return units
+
+    def _changes(self, entry: SessionEntry, what: Beyond) -> SessionChanges:
+        while True:
+            try:
+                return entry.state.take_changes(True, force=True)
+            except NeedsHistory:
+                self._restore(entry, what)
+
+    def _restore(self, entry: SessionEntry, what: Beyond) -> None:
+        number = entry.session_no
+        history = stored_events(self.connection, "replay/events", {"sessions": [number]})[number]
+        learn(entry, history)
+        self._ahead[entry.key] = self._newer(history, what)
+        entry.state.restore([one.event for one in history])
+
+    @staticmethod
+    def _newer(history: Iterable[Stored], what: Beyond) -> set[int]:
+        known = set(what.batches)
+        least = min(known, default=0)
+        return {one.batch_no for one in history if one.batch_no > least} - known
+
+    def _revisions(self, sessions: Sequence[int]) -> None:
+        rebuild = self.rebuild
+        statement = of_slot("replay/turn_revisions", rebuild.slot).replace(b"{live}", rebuild.live.encode())
+        raised = self.connection.execute(statement, {"sessions": list(sessions)}).fetchall()
+        if not raised:
+            return
+        numbers, turns, revisions = map(list, zip(*raised, strict=True))
+        self.connection.execute(
+            of_slot("replay/record_revisions", rebuild.slot),
+            {"sessions": numbers, "turns": turns, "revisions": revisions},
+        )
+        by_turn = {(number, turn): revision for number, turn, revision in raised}
+        for number in Counter(numbers):
+            for written in self._entry(number).turns.values():
+                known = by_turn.get((number, written.turn_no))
+                if known is not None:
+                    written.revision = known

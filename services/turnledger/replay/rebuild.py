@@ -1,0 +1,353 @@
+"""A rebuild from its beginning to where it can be switched to, resumed wherever it was left (design 6).
+
+Everything that is known stands in rows: who is killed, this process or one of those that it starts, is followed by one that goes on there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from psycopg import sql
+
+from turnledger.fold.version import FOLD_VERSION
+from turnledger.replay.follow import Follower, beyond, noted, touched
+from turnledger.replay.generation import Connection, NotNow, Rebuild, alone, open_rebuild, same_fold, slots
+from turnledger.replay.pieces import Pieces, look_again
+from turnledger.store.connect import connect
+from turnledger.store.named import query
+from turnledger.store.write import PROJECTED
+
+PIECE_EVENTS = 4000
+"""Of one transaction: memory, and what a kill costs."""
+SESSION_WEIGHT = 4
+"""A session costs about as much as so many events more."""
+FOLLOWED_SESSIONS = 3000
+"""More sessions than this moved: they are shared out in pieces, and each is folded from its beginning."""
+LOOKED_AT = 500
+"""Sessions compared in one snapshot."""
+SETTLE_SECONDS = 30.0
+"""How long sessions that somebody has still to write are looked at again before the rebuild is called ready without them."""
+STALLED_SECONDS = 10.0
+"""Marks that nobody takes for so long are of sessions that cannot be rolled up, here as in the generation that readers see."""
+PAUSE_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the pieces are."""
+
+    phase: str
+    events: int
+    events_done: int
+    pieces: int
+    pieces_done: int
+    marks: int
+    """Sessions still to be rolled up."""
+
+
+class Hands(Protocol):
+    """Who works on the pieces."""
+
+    def wait(self, seconds: float) -> None:
+        """Let them work for about so long. Raises a ``TurnledgerError`` when they cannot."""
+
+
+@dataclass(slots=True)
+class OwnHands:
+    """This process alone."""
+
+    pieces: Pieces
+
+    def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if not self.pieces.step() and not self.pieces.roll_up().done:
+                time.sleep(min(0.02, seconds))
+                return
+
+
+def begin(
+    connection: Connection,
+    *,
+    by: str,
+    tenant: str | None = None,
+    since: int | None = None,
+    since_sessions: Sequence[int] | None = None,
+) -> Rebuild:
+    """Begin a rebuild into the other slot, or find the one to go on with. ``since_sessions``: of which something came in since ``since`` (µs).
+
+    Raises :class:`NotNow` where the slot holds something, or another rebuild is open.
+    """
+    with connection.transaction():
+        there = open_rebuild(connection)
+        if there is not None:
+            return _resumed(there, tenant, since)
+        other = slots(connection).other
+        if other.state == "kept":
+            raise NotNow(
+                f"generation {other.generation} is kept since the switch of {other.changed_at:%Y-%m-%d %H:%M} UTC, so that it can be returned to: "
+                "give it up with `turnledger replay drop`, then rebuild."
+            )
+        if other.state != "empty":
+            raise NotNow(
+                f"generation {other.generation} is being emptied: end that with `turnledger replay drop`, then rebuild."
+            )
+        set_state(connection, other.generation, "building", fold_version=FOLD_VERSION)
+        connection.execute(
+            query("replay/refilled"), {"ids": [row[0] for row in connection.execute(query("replay/filled"))]}
+        )
+        # First the positions, then the sessions: who comes between is found as one that moved.
+        connection.execute(query("replay/start_positions"), {"generation": other.generation})
+        row = connection.execute(
+            query("replay/begin"),
+            {
+                "generation": other.generation,
+                "fold_version": FOLD_VERSION,
+                "tenant": tenant,
+                "since": since,
+                "phase": "folding",
+                "by": by,
+            },
+        ).fetchone()
+        assert row is not None
+        plan(
+            connection,
+            row[0],
+            kind="fold",
+            tenant=tenant,
+            folded=None if since_sessions is None else list(since_sessions),
+        )
+    found = open_rebuild(connection)
+    assert found is not None
+    return found
+
+
+def go_back(connection: Connection, *, by: str) -> Rebuild:
+    """Make the generation that was left at the last switch one that follows again, or find it doing so. Raises :class:`NotNow`."""
+    with connection.transaction():
+        there = open_rebuild(connection)
+        other = slots(connection).other
+        if there is None and other.state == "kept":
+            same_fold(other.generation, other.fold_version)
+            set_state(connection, other.generation, "building")
+            connection.execute(
+                query("replay/begin"),
+                {
+                    "generation": other.generation,
+                    "fold_version": other.fold_version,
+                    "tenant": None,
+                    "since": None,
+                    "phase": "following",
+                    "by": by,
+                },
+            )
+            there = open_rebuild(connection)
+    if there is None:
+        raise NotNow(
+            f"there is no generation to return to: generation {other.generation} is {other.state}. One is kept from a switch until "
+            "`turnledger replay drop`."
+        )
+    same_fold(there.generation, there.fold_version)
+    return there
+
+
+def _resumed(there: Rebuild, tenant: str | None, since: int | None) -> Rebuild:
+    same_fold(there.generation, there.fold_version)
+    meant = None if there.since is None else round(there.since.timestamp() * 1_000_000)
+    if (tenant, since) not in ((None, None), (there.tenant, meant)):
+        raise NotNow(
+            f"a rebuild of generation {there.generation} with another --tenant or --since is open since {there.started_at:%Y-%m-%d %H:%M} UTC: go "
+            "on with it (`turnledger replay projections` without either), or give it up with `turnledger replay drop`."
+        )
+    return there
+
+
+def set_state(
+    connection: Connection,
+    generation: str,
+    state: str,
+    *,
+    fold_version: int | None = None,
+    left: bool = False,
+) -> None:
+    """``left``: readers are switched away from it in this transaction."""
+    connection.execute(
+        query("replay/state"),
+        {"generation": generation, "state": state, "fold_version": fold_version, "left": left},
+    )
+
+
+def plan(
+    connection: Connection,
+    rebuild_no: int,
+    *,
+    kind: str,
+    after: int = 0,
+    tenant: str | None = None,
+    folded: Sequence[int] | None = None,
+    among: Sequence[int] | None = None,
+) -> None:
+    """Cut sessions into pieces. ``among``: only these."""
+    connection.execute(
+        query("replay/plan"),
+        {
+            "rebuild_no": rebuild_no,
+            "after": after,
+            "kind": kind,
+            "tenant": tenant,
+            "folded": folded,
+            "among": None if among is None else list(among),
+            "session_weight": SESSION_WEIGHT,
+            "piece_events": PIECE_EVENTS,
+        },
+    )
+
+
+@dataclass(slots=True)
+class Rebuilder:
+    """Goes on with the open rebuild on a connection that holds the lock of those who rebuild."""
+
+    connection: Connection
+    rebuild: Rebuild
+    hands: Hands
+    told: Callable[[Progress], None] = lambda progress: None
+    settle_seconds: float = SETTLE_SECONDS
+    follower: Follower = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.follower = Follower(self.connection, self.rebuild)
+
+    def run(self) -> None:
+        """Until nothing is left to do but to switch. What differs stands in ``ledger.rebuild_doubts``."""
+        self._work()
+        if self.rebuild.phase == "folding":
+            self._analyze()
+        while self.catch_up():
+            pass
+        self._roll_up()
+        if self.rebuild.phase in ("folding", "following"):
+            self._phase("comparing", then=self._plan_comparison)
+        self._work()
+        self._roll_up()
+        self.settle(self.settle_seconds)
+        self._phase("ready")
+
+    def _analyze(self) -> None:
+        """Tables that were empty a moment ago: the planner must not believe it."""
+        for table in (*PROJECTED, "call_claims"):
+            self.connection.execute(sql.SQL("analyze {}").format(sql.Identifier(self.rebuild.slot, table)))
+
+    def _plan_comparison(self) -> None:
+        connection, rebuild = self.connection, self.rebuild
+        if rebuild.phase == "folding":
+            connection.execute(query("replay/compare_chunks"), {"rebuild_no": rebuild.rebuild_no})
+        else:
+            plan(connection, rebuild.rebuild_no, kind="compare", after=self._last_piece())
+
+    def catch_up(self) -> bool:
+        """Fold what moved since. True where so much of it did that more will have moved meanwhile."""
+        what = beyond(self.connection, self.rebuild.generation)
+        if (
+            what.events <= FOLLOWED_SESSIONS
+            or len(moved := touched(self.connection, what)) <= FOLLOWED_SESSIONS
+        ):
+            return self.follower.run().events > FOLLOWED_SESSIONS
+        self.follower.forget()
+        with self.connection.transaction():
+            self.connection.execute(
+                query("replay/set_targets"), {"generation": self.rebuild.generation, **what.places()}
+            )
+            noted(self.connection, what)
+            plan(
+                self.connection, self.rebuild.rebuild_no, kind="again", after=self._last_piece(), among=moved
+            )
+        self._work()
+        return True
+
+    def settle(self, seconds: float) -> set[int]:
+        """Follow, roll up and compare until nothing is in doubt, at most for so long. Returns who still is."""
+        until = time.monotonic() + seconds
+        while True:
+            while self.catch_up():
+                pass
+            self._roll_up(until)
+            waiting = self.look_again()
+            if not waiting or time.monotonic() >= until:
+                return waiting
+            time.sleep(PAUSE_SECONDS)
+
+    def look_again(self) -> set[int]:
+        """Compare whoever is in doubt. Returns those that somebody has still to write."""
+        waiting: set[int] = set()
+        doubts = [row[0] for row in self.connection.execute(query("replay/open_doubts"))]
+        for start in range(0, len(doubts), LOOKED_AT):
+            waiting |= look_again(self.connection, self.rebuild, doubts[start : start + LOOKED_AT])
+        return waiting
+
+    def progress(self) -> Progress:
+        """How far the pieces are."""
+        found = progress(self.connection, self.rebuild)
+        self.told(found)
+        return found
+
+    def _work(self) -> None:
+        """Until all pieces are done; then the position is where they led to."""
+        while True:
+            there = self.progress()
+            if there.pieces_done == there.pieces:
+                break
+            self.hands.wait(PAUSE_SECONDS)
+        self.connection.execute(query("replay/reach_targets"), {"generation": self.rebuild.generation})
+
+    def _roll_up(self, until: float | None = None) -> None:
+        """Until no mark is left; a session whose rows cannot be set keeps its mark, and is not waited for."""
+        least, since = self.progress().marks, time.monotonic()
+        while least and (until is None or time.monotonic() < until):
+            self.hands.wait(PAUSE_SECONDS)
+            now = self.progress().marks
+            if now < least:
+                least, since = now, time.monotonic()
+            elif time.monotonic() - since > STALLED_SECONDS:
+                return
+
+    def _last_piece(self) -> int:
+        rows = self.connection.execute(query("replay/chunks"), {"rebuild_no": self.rebuild.rebuild_no})
+        return max((row[-1] for row in rows), default=0)
+
+    def _phase(self, phase: str, then: Callable[[], object] = lambda: None) -> None:
+        with self.connection.transaction():
+            self.connection.execute(
+                query("replay/phase"), {"rebuild_no": self.rebuild.rebuild_no, "phase": phase}
+            )
+            then()
+        self.rebuild = self.follower.rebuild = replace(self.rebuild, phase=phase)
+
+
+def progress(connection: Connection, rebuild: Rebuild) -> Progress:
+    """How far the pieces of a rebuild are."""
+    events = events_done = pieces = done = 0
+    for row in connection.execute(query("replay/chunks"), {"rebuild_no": rebuild.rebuild_no}):
+        pieces += row[1]
+        done += row[2]
+        events += row[3]
+        events_done += row[4]
+    marks = connection.execute(
+        "select count(*) from (select distinct session_no from ledger.shadow_marks) m"
+    ).fetchone()
+    hours = connection.execute(f"select exists (select from {rebuild.slot}.hour_marks)".encode()).fetchone()
+    waiting = (marks[0] if marks is not None else 0) + int(hours is not None and hours[0])
+    return Progress(rebuild.phase, events, events_done, pieces, done, waiting)
+
+
+def open_connection(database_url: str) -> Connection:
+    """A connection of its own for whoever rebuilds, switches or drops; the only one who does. Raises :class:`NotNow`, ``DatabaseAway``."""
+    connection = connect(database_url, "replay", autocommit=True, statement_seconds=0, idle_seconds=0)
+    try:
+        alone(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,203 @@
+"""The switch of readers to another generation: all partitions stand still for a moment, the tail is folded, what moved is compared, and one row
+is updated (design 6). Whoever reads sees the one generation or the other, never both."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import psycopg
+
+from turnledger.replay import compare
+from turnledger.replay.follow import beyond
+from turnledger.replay.generation import Connection, NotNow, Rebuild, same_fold, slots
+from turnledger.replay.pieces import unwritten
+from turnledger.replay.rebuild import Rebuilder, set_state
+from turnledger.store.named import query
+from turnledger.store.read import of_slot
+
+TAIL_EVENTS = 2000
+"""More than this is not folded while partitions stand still: follow once more first."""
+QUIET_ATTEMPTS = 25
+"""So often a moment is waited for in which live work has projected everything, so that all that moved can be compared."""
+ATTEMPTS = 60
+LOCK_SECONDS = 3.0
+"""How long the locks may take: a worker that is frozen inside its transaction is its successor's to end."""
+PAUSE_SECONDS = 0.1
+
+
+class Differs(NotNow):
+    """The generations are not the same: nothing was switched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What a switch did."""
+
+    switch_no: int
+    left: str
+    shown: str
+    differences: int
+    digest: bytes | None
+    uncompared: int
+    """Sessions that moved in that very moment: they were folded, and could not be compared."""
+    tail_events: int
+    held_ms: int
+    """How long partitions stood still."""
+
+
+class _Again(Exception):
+    """Not in this moment. What was followed meanwhile stands."""
+
+
+@dataclass(slots=True)
+class Switch:
+    """Switches to the generation of an open rebuild that is ready."""
+
+    rebuilder: Rebuilder
+    by: str
+    accept: str | None = None
+    """Why differences are accepted."""
+    group: str | None = None
+    """The consumer group that owns all partitions from then on."""
+    back: bool = False
+
+    @property
+    def connection(self) -> Connection:
+        return self.rebuilder.connection
+
+    @property
+    def rebuild(self) -> Rebuild:
+        return self.rebuilder.rebuild
+
+    def run(self, settle_seconds: float) -> Switched:
+        """Raises :class:`Differs` where the generations differ and nobody accepts it, :class:`NotNow` where it never came to be."""
+        same_fold(self.rebuild.generation, self.rebuild.fold_version)
+        if self.rebuild.phase != "ready":
+            raise NotNow(
+                f"generation {self.rebuild.generation} is not whole yet (it is {self.rebuild.phase}): go on with `turnledger replay projections`, "
+                "then switch."
+            )
+        self.rebuilder.settle(settle_seconds)
+        self._refuse_differences()
+        for attempt in range(ATTEMPTS):
+            while self.rebuilder.catch_up():
+                pass
+            try:
+                return self._try(must=attempt >= QUIET_ATTEMPTS)
+            except _Again:
+                time.sleep(PAUSE_SECONDS)
+            except _DiffersInTheMoment:
+                self.rebuilder.settle(settle_seconds)
+                self._refuse_differences()
+            except psycopg.errors.LockNotAvailable:
+                time.sleep(PAUSE_SECONDS)
+        raise NotNow(
+            f"{ATTEMPTS} times more came in than can be folded while partitions stand still, or a partition's row stayed locked: nothing was "
+            "switched. Try again when less comes in, and look for long transactions in pg_stat_activity."
+        )
+
+    def _try(self, *, must: bool) -> Switched:
+        """One attempt, one transaction."""
+        follower = self.rebuilder.follower
+        again = False
+        done: Switched | None = None
+        try:
+            with self.connection.transaction():
+                self.connection.execute(f"set local lock_timeout = {round(LOCK_SECONDS * 1000)}")
+                # Roll-ups first, then partitions: a roll-up that is long holds nobody else up.
+                self.connection.execute(
+                    "select pg_advisory_xact_lock(hashtextextended('turnledger.switch', 0))"
+                )
+                began = time.monotonic()
+                self.connection.execute(query("replay/lock_all"))
+                tail = beyond(self.connection, self.rebuild.generation)
+                if tail.events > TAIL_EVENTS:
+                    again = True
+                else:
+                    passed = follower.pass_in(tail)
+                    behind = self.connection.execute(query("verify/unflushed")).fetchone()
+                    again = behind is not None and bool(behind[0]) and not must
+                    if not again:
+                        done = self._point(passed.events, began)
+        except BaseException:
+            follower.forget()
+            raise
+        if done is None:
+            if tail.events > TAIL_EVENTS:
+                follower.forget()
+            else:
+                follower.committed()
+            raise _Again
+        return done
+
+    def _point(self, tail_events: int, began: float) -> Switched:
+        """Compare what is in doubt still, point readers to the new generation, and tell everybody."""
+        connection, rebuild = self.connection, self.rebuild
+        doubts = [row[0] for row in connection.execute(query("replay/open_doubts"))]
+        found = compare.differing(connection, rebuild.live, rebuild.slot, doubts, sums=False)
+        moved, _ = compare.unsettled(connection, doubts, unwritten(connection, rebuild))
+        compare.keep(connection, [one for number, one in found.items() if number not in moved])
+        compare.clear(
+            connection, [number for number in doubts if number not in found and number not in moved]
+        )
+        diff = compare.diff(connection)
+        if diff.sessions and self.accept is None:
+            raise _DiffersInTheMoment
+        there = slots(connection)
+        left = there.active.generation
+        connection.execute(query("replay/keep_positions"), {"generation": left})
+        set_state(connection, left, "kept", left=True)
+        set_state(connection, rebuild.generation, "active")
+        connection.execute(query("replay/point"), {"generation": rebuild.generation})
+        connection.execute(query("replay/move_marks"))
+        connection.execute(of_slot("replay/outbox", rebuild.slot).replace(b"{live}", rebuild.live.encode()))
+        connection.execute(query("replay/hand_over"), {"group": self.group})
+        connection.execute(query("replay/end"), {"rebuild_no": rebuild.rebuild_no, "outcome": "switched"})
+        connection.execute(query("replay/tidy"))
+        held_ms = round((time.monotonic() - began) * 1000)
+        row = connection.execute(
+            query("replay/switched"),
+            {
+                "left": left,
+                "shown": rebuild.generation,
+                "fold_version": rebuild.fold_version,
+                "back": self.back,
+                "differences": len(diff.sessions),
+                "digest": diff.digest,
+                "uncompared": len(moved),
+                "tail_events": tail_events,
+                "group": self.group,
+                "held_ms": held_ms,
+                "by": self.by,
+                "why": self.accept,
+            },
+        ).fetchone()
+        assert row is not None
+        return Switched(
+            row[0],
+            left,
+            rebuild.generation,
+            len(diff.sessions),
+            diff.digest,
+            len(moved),
+            tail_events,
+            held_ms,
+        )
+
+    def _refuse_differences(self) -> None:
+        diff = compare.diff(self.connection)
+        if diff.sessions and self.accept is None:
+            raise Differs(_says(self.rebuild.generation, len(diff.sessions)))
+
+
+class _DiffersInTheMoment(Exception):
+    """Found while partitions stood still: they go on at once, and it is looked at again."""
+
+
+def _says(generation: str, count: int) -> str:
+    some = "1 session differs" if count == 1 else f"{count} sessions differ"
+    return (
+        f"{some} between generation {generation} and the one that readers see, so nothing was switched: `turnledger replay diff` shows what and "
+        'why; `turnledger replay switch --accept "reason"` switches all the same and keeps the reason.'
+    )

@@ -1,0 +1,1 @@
+select id, session_no from ledger.filled

@@ -1,0 +1,1 @@
+insert into ledger.shadow_marks (session_no) select unnest(%(sessions)s::int8[])

@@ -1,0 +1,5 @@
+-- Events of some batches.
+select st.session_no, e.stream_no, e.seq, e.kafka_offset, e.batch_no, e.raw
+from ledger.events e
+join ledger.streams st on st.stream_no = e.stream_no
+where e.batch_no between %(first)s and %(last)s and e.batch_no = any(%(batches)s::int8[]) and e.day >= %(day)s

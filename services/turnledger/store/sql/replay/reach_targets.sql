@@ -1,0 +1,3 @@
+update ledger.projection_progress
+set batch_no = target, target = null
+where generation = %(generation)s and target is not null

@@ -1,0 +1,1 @@
+delete from ledger.filled where id = any(%(ids)s)

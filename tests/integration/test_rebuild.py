@@ -1,0 +1,374 @@
+"""A rebuild of the projections from the ledger: the same to the byte with the same fold, what differs named, a switch that readers do not feel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.integration.ingesting import at, environment, rows, until_applied, until_projected
+from tests.stack import databases, servers
+from tests.stack.commands import Running, run
+from tests.stack.topics import Record, Topic, create_topic, produce
+from turnledger.fold import calls, quick, usage
+from turnledger.replay import compare
+from turnledger.replay import pieces as working
+from turnledger.replay.differences import Differences
+from turnledger.replay.drop import drop
+from turnledger.replay.generation import NotNow, open_rebuild, slots
+from turnledger.replay.pieces import Pieces
+from turnledger.replay.rebuild import OwnHands, Rebuilder, begin, go_back, open_connection
+from turnledger.replay.switch import Differs, Switch, Switched
+from turnledger.retention.vacuum import Order, Went, vacuum
+from turnledger.rollup.prices import PriceBook
+from turnledger.rollup.settings import RollupSettings
+from turnledger.rollup.worker import Rollup
+from turnledger.store import outbox
+from turnledger.store.connect import connect
+from turnledger.store.read import SessionRef
+
+Event = dict[str, Any]
+Connection = psycopg.Connection[Any]
+
+VIEWS = (
+    "turns", "model_calls", "model_items", "tool_calls", "tool_responses", "net_events", "exec_events", "sessions", "ai_usage", "tool_usage",
+    "mcp_usage", "usage_hourly", "findings",
+)  # fmt: skip
+
+
+# --- events -----------------------------------------------------------------------------------------------------------------------
+
+
+def told(session: str, seq: int | None, type_: str, payload: Event | None = None, **more: Any) -> Event:
+    """An event, one second after the one before it."""
+    second = at(10 + (seq or 0))
+    return {
+        "session_id": session,
+        "seq": seq,
+        "type": type_,
+        "occurred_at": second,
+        "payload": payload or {},
+    } | more
+
+
+def turn(session: str, first: int, turn_id: str, *inside: tuple[str, Event, Event]) -> list[Event]:
+    """A turn that starts at ``first`` and is completed after what is ``inside``: (type, payload, envelope) each."""
+    events = [told(session, first, "turn.started", turn_id=turn_id)]
+    events += [
+        told(session, first + n, type_, payload, turn_id=turn_id, **more)
+        for n, (type_, payload, more) in enumerate(inside, 1)
+    ]
+    last = first + len(inside) + 1
+    return [*events, told(session, last, "turn.completed", {"status": "completed"}, turn_id=turn_id)]
+
+
+def call(message: str, tokens: int, reasoning: int | None = 0, output: int = 5) -> tuple[str, Event, Event]:
+    counters = {"input": tokens, "output": output, "cache_read": 0, "reasoning": reasoning}
+    payload = {"provider": "anthropic", "model": "claude-opus-4-5", "message_id": message, "usage": counters}
+    return "model_call.completed", payload, {}
+
+
+def running_total(total: int, last: int | None = None) -> tuple[str, Event, Event]:
+    """A report of a thread's running total: input tokens alone (contract 8)."""
+    payload: Event = {
+        "provider": "openai", "model": "gpt-5.1", "counter_kind": "cumulative", "usage_stream": "thread", "provider_thread": "thread",
+        "usage": {"input": total, "output": 0, "cache_read": 0},
+    }  # fmt: skip
+    if last is not None:
+        payload["last"] = {"input": last, "output": 0, "cache_read": 0}
+    return "usage.reported", payload, {}
+
+
+def forked(session: str, parent: str) -> Event:
+    return told(session, 0, "session.forked", {"parent_session_id": parent})
+
+
+def sessions() -> list[Event]:
+    """Contract 16: C5 (a parent and its fork), C9's turn with a call that has no result, C13's turn a without what comes late; a session with a
+    gap and a conflict, one without numbers, one of another tenant, and two calls that reason."""
+    copied = (call("m1", 10), call("m2", 20), call("m3", 30))
+    requested = ("tool_call.requested", {"tool_name": "bash"}, {"tool_call_id": "t1"})
+    orphan = ("tool_call.completed", {"status": "ok"}, {"tool_call_id": "t2"})
+    holed = [event for event in turn("holed", 0, "t", call("h1", 7), call("h2", 8)) if event["seq"] != 1]
+    unnumbered = [
+        told(
+            "unnumbered",
+            None,
+            "net.requested",
+            {"domain": "a.example", "decision": "denied"},
+            receipt_key=f"r{n}",
+        )
+        for n in range(3)
+    ]
+    return [
+        *turn("parent", 0, "t", *copied),
+        forked("fork", "parent"),
+        *turn("fork", 1, "t", *copied, call("m4", 5)),
+        *turn("c9", 0, "t", requested, orphan),
+        *turn("c13", 0, "a", running_total(20)),
+        *turn("c13", 10, "b", running_total(50, 20)),
+        *holed,
+        holed[0] | {"payload": {"input_preview": "another"}},
+        *unnumbered,
+        *turn("reasons", 0, "t", call("r1", 100, reasoning=2), call("r2", 100, reasoning=3)),
+        *(event | {"tenant": "other"} for event in turn("reasons", 0, "t", call("o1", 40, reasoning=4))),
+        *(event | {"tenant": "other"} for event in turn("plain", 0, "t", call("o2", 40))),
+    ]
+
+
+NUMBER = 9
+"""Sessions of :func:`sessions`."""
+
+
+def records(events: list[Event]) -> list[Record]:
+    return [
+        Record(json.dumps(event).encode(), f"{event.get('tenant', 'default')}/{event['session_id']}".encode())
+        for event in events
+    ]
+
+
+# --- a database that a worker wrote -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Lived:
+    """A topic, its database, and a worker that applies the one to the other."""
+
+    topic: Topic
+    url: str
+    worker: Running
+    sent: int = 0
+
+    def send(self, events: list[Event]) -> None:
+        """Until they are applied, projected and summed."""
+        produce(self.topic, records(events))
+        self.sent += len(events)
+        until_applied(self.url, self.topic, self.sent, self.worker)
+        until_projected(self.url, self.topic)
+        Rollup(RollupSettings(), self.url, PriceBook()).drain()
+
+    def environment(self) -> dict[str, str]:
+        return self.topic.environment() | {"TURNLEDGER_DATABASE_URL": self.url}
+
+
+@pytest.fixture(scope="module")
+def lived(
+    stack: servers.Servers, database_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lived]:
+    """One for all tests here: each leaves the other slot empty, and live what it sent."""
+    url = databases.create(stack.database_url, template=database_template)
+    topic = create_topic(stack.kafka_bootstrap, 2)
+    log = tmp_path_factory.mktemp("worker") / "log"
+    there = Lived(topic, url, Running(("worker",), environment(topic, url), log))
+    there.send(sessions())
+    yield there
+    there.worker.kill9()
+    databases.drop(stack.database_url, url)
+
+
+@pytest.fixture
+def connection(lived: Lived) -> Iterator[Connection]:
+    """The connection of the only one who rebuilds. Afterwards the other slot is empty."""
+    with open_connection(lived.url) as opened:
+        yield opened
+        drop(opened, 10)
+
+
+@contextmanager
+def rebuilt(lived: Lived, connection: Connection, *, back: bool = False) -> Iterator[Rebuilder]:
+    """A rebuild that this process did alone, ready to be switched to."""
+    rebuild = go_back(connection, by="test") if back else begin(connection, by="test")
+    pieces = Pieces(lived.url, rebuild, PriceBook())
+    rebuilder = Rebuilder(connection, rebuild, OwnHands(pieces))
+    rebuilder.run()
+    yield rebuilder
+    pieces.close()
+
+
+def switched(lived: Lived, connection: Connection, *, back: bool = False, **asked: Any) -> Switched:
+    with rebuilt(lived, connection, back=back) as rebuilder:
+        return Switch(rebuilder, "test", back=back, **asked).run(10)
+
+
+def shown(url: str) -> dict[str, list[Any]]:
+    """Everything that readers see of the projections, each view sorted."""
+    with psycopg.connect(url) as link:
+        return {
+            view: sorted(link.execute(f"select v::text from turnledger.{view} v".encode()).fetchall())
+            for view in VIEWS
+        }
+
+
+# --- the rules ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rebuild_with_unchanged_code_shows_readers_the_same(lived: Lived, connection: Connection) -> None:
+    before = shown(lived.url)
+    assert [len(before[view]) for view in ("sessions", "turns")] == [NUMBER, 9]
+
+    done = switched(lived, connection)
+
+    assert (done.differences, done.digest, done.uncompared) == (0, None, 0)
+    assert slots(connection).active.generation == done.shown != done.left
+    assert shown(lived.url) == before
+    found = run("verify", "--settle", "5", environment=lived.environment())
+    assert found.stdout.splitlines()[-1] == "verify: all invariants hold", found.stdout
+
+
+def test_what_comes_after_a_switch_is_told_as_if_there_had_been_none(
+    lived: Lived, connection: Connection
+) -> None:
+    c9 = "select revision, grade from turnledger.turns where session_id = 'c9'"
+    tools = "select call_id, pairing from turnledger.tool_calls where session_id = 'c9' order by 1"
+    assert rows(lived.url, c9) == [(1, "partial")]
+    assert rows(lived.url, tools) == [("t1", "missing_result"), ("t2", "orphan_result")]
+
+    switched(lived, connection)
+    lived.send(
+        [
+            told("c9", 4, "tool_call.completed", {"status": "ok"}, turn_id="t", tool_call_id="t1"),
+            told("c13", 2, "usage.reported", running_total(30)[1], turn_id="a") | {"seq": 3},
+        ]
+    )
+
+    assert rows(lived.url, c9) == [(2, "partial")]
+    assert rows(lived.url, tools) == [("t1", "late_result"), ("t2", "orphan_result")]
+    c13 = "select turn_key, total_input_tokens from turnledger.turns where session_id = 'c13' order by 1"
+    assert rows(lived.url, c13) == [("a", 30), ("b", 20)]
+    owned = "select session_id, total_input_tokens from turnledger.sessions where session_id in ('parent', 'fork') order by 1"
+    assert rows(lived.url, owned) == [("fork", 5), ("parent", 60)]
+    found = run("verify", "--settle", "5", environment=lived.environment())
+    assert found.stdout.splitlines()[-1] == "verify: all invariants hold", found.stdout
+
+
+def test_one_can_return_to_the_generation_that_was_left(lived: Lived, connection: Connection) -> None:
+    first = switched(lived, connection)
+    lived.send(turn("parent", 20, "later", call("p9", 9)))
+    before = shown(lived.url)
+
+    returned = switched(lived, connection, back=True)
+
+    assert (returned.left, returned.shown) == (first.shown, first.left)
+    assert shown(lived.url) == before
+    kept = "select from_generation, to_generation, back, switched_by from ledger.switches order by switch_no desc limit 1"
+    assert rows(lived.url, kept) == [(first.shown, first.left, True, "test")]
+
+
+def test_a_changed_fold_is_named_session_by_session_and_not_switched_to(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = usage.buckets
+
+    def twice(raw: Any, convention: str) -> Any:
+        """Reasoning counted once more, though it is a part of the output (contract 8)."""
+        values, negative = real(raw, convention)
+        output, reasoning = values[5], values[6]
+        return (*values[:5], output + (reasoning or 0) if output is not None else None, *values[6:]), negative
+
+    for module in (usage, calls, quick):
+        if hasattr(module, "buckets"):
+            monkeypatch.setattr(module, "buckets", twice)
+    with rebuilt(lived, connection) as rebuilder:
+        found = Differences(connection, open_rebuild(connection)).told(10)
+        named = [(one["tenant"], one["session_id"]) for one in found["differences"]]
+        assert (found["sessions"], named) == (2, [("default", "reasons"), ("other", "reasons")])
+        outputs = {
+            (field["live"], field["rebuilt"]): [event["seq"] for event in field["events"]]
+            for field in found["differences"][0]["fields"]
+            if field["table"] == "model_calls" and field["field"] == "output_tokens"
+        }
+        assert outputs == {(5, 7): [1], (5, 8): [2]}
+        with pytest.raises(Differs, match="2 sessions differ"):
+            Switch(rebuilder, "test").run(5)
+        assert slots(connection).other.state == "building"
+
+        outbox.switch(connection, on=True)
+        done = Switch(rebuilder, "somebody", accept="reasoning is billed apart").run(5)
+        outbox.switch(connection, on=False)
+    sent = "select s.tenant, s.session_id, o.turn_key from ledger.outbox o join ledger.sessions s using (session_no) order by 1"
+    assert rows(lived.url, sent) == [("default", "reasons", "t"), ("other", "reasons", "t")]
+
+    assert (done.differences, done.digest) == (2, bytes.fromhex(found["digest"]))
+    kept = "select switched_by, why, differences, encode(diff_sha256, 'hex') from ledger.switches order by switch_no desc limit 1"
+    assert rows(lived.url, kept) == [("somebody", "reasoning is billed apart", 2, found["digest"])]
+    revisions = "select tenant, session_id, revision, output_tokens from turnledger.turns where session_id in ('reasons', 'plain') order by 1, 2"
+    assert rows(lived.url, revisions) == [
+        ("default", "reasons", 2, 15),
+        ("other", "plain", 1, 5),
+        ("other", "reasons", 2, 9),
+    ]
+    monkeypatch.undo()
+    switched(lived, connection, back=True, accept="the other fold was wrong")
+
+
+def test_a_session_that_is_vacuumed_before_or_during_a_rebuild_keeps_its_rollups(
+    lived: Lived, connection: Connection
+) -> None:
+    lived.send(
+        [
+            event
+            for session in ("gone-1", "gone-2")
+            for event in (*turn(session, 0, "t", call(session, 12)), told(session, 3, "session.ended", {"status": "stopped"}))
+        ]
+    )  # fmt: skip
+    ref = {name: SessionRef(*rows(lived.url, "select session_no, tenant, session_id from ledger.sessions where session_id = %s", name)[0])
+           for name in ("gone-1", "gone-2")}  # fmt: skip
+    order = Order(by="test", why="test", archived=False)
+    with connect(lived.url, "test", autocommit=True) as other:
+        assert isinstance(vacuum(other, ref["gone-1"], order), Went)
+        Rollup(RollupSettings(), lived.url, PriceBook()).drain()
+        with rebuilt(lived, connection) as rebuilder:
+            assert isinstance(vacuum(other, ref["gone-2"], order), Went)
+            Rollup(RollupSettings(), lived.url, PriceBook()).drain()
+            before = shown(lived.url)
+            done = Switch(rebuilder, "test").run(10)
+    assert done.differences == 0
+    assert shown(lived.url) == before
+    kept = "select session_id, detail, total_input_tokens from turnledger.sessions where session_id like 'gone%%' order by 1"
+    assert rows(lived.url, kept) == [("gone-1", "vacuumed", 12), ("gone-2", "vacuumed", 12)]
+
+
+def test_two_rebuilds_at_once_are_refused_with_a_sentence(lived: Lived, connection: Connection) -> None:
+    begin(connection, by="the first")
+    with pytest.raises(NotNow, match=r"begun by the first at .* is being worked on by another process"):
+        open_connection(lived.url)
+
+
+def test_a_rebuild_of_one_tenant_carries_the_others_over(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = slots(connection).active.slot
+    for tenant, session in (("other", "plain"), ("default", "parent")):
+        connection.execute(
+            f"update {live}.turns t set stop_why = 'planted' from ledger.sessions s "
+            f"where s.session_no = t.session_no and s.tenant = '{tenant}' and s.session_id = '{session}'"
+        )
+    folded: list[int] = []
+    real = working.fold_sessions
+
+    def counted(link: Connection, slot: str, live: str, numbers: list[int], *, fresh: bool) -> Any:
+        folded.extend(numbers)
+        return real(link, slot, live, numbers, fresh=fresh)
+
+    monkeypatch.setattr(working, "fold_sessions", counted)
+    rebuild = begin(connection, by="test", tenant="other")
+    worked = Pieces(lived.url, rebuild, PriceBook())
+    rebuilder = Rebuilder(connection, rebuild, OwnHands(worked))
+    rebuilder.run()
+    named = [(tenant, session) for _, tenant, session, _ in compare.diff(connection).sessions]
+    assert named == [("other", "plain")]
+    names = rows(
+        lived.url,
+        "select tenant, session_id from ledger.sessions where session_no = any(%s) order by 2",
+        folded,
+    )
+    assert names == [("other", "plain"), ("other", "reasons")]
+    Switch(rebuilder, "test", accept="one tenant alone").run(10)
+    worked.close()
+    planted = "select distinct tenant, session_id from turnledger.turns where stop_why = 'planted'"
+    assert rows(lived.url, planted) == [("default", "parent")]

@@ -160,6 +160,8 @@ def some(values: Iterable[Any], limit: int = 3) -> str:
     """The most frequent values with how often each stands, in words."""
     counted = Counter("unknown" if value is None else str(value) for value in values)
     listed = sorted(counted.items(), key=lambda one: (-one[1], one[0]))
+    if len(listed) == 1:
+        return listed[0][0]
     said = [name if number == 1 else f"{name} ({number})" for name, number in listed[:limit]]
     more = len(listed) - limit
     return ", ".join(said) + (f" and {more} more" if more > 0 else "") if said else "none"

@@ -23,7 +23,7 @@ def tool_missing_result(finding: Finding, evidence: Evidence) -> Reason:
     answered = sum(tool["calls"] for tool in evidence.tools if tool["pairing"] in ("paired", "late_result"))
     gaps = sum(stream["open_gaps"] or 0 for stream in evidence.streams)
     return Reason(
-        f"{what}; its turn is {stopped}, {evidence.life()}; {plural(answered, 'other call')} of the session got an answer"
+        f"{what}; status of the turn: {stopped}; {evidence.life()}; {plural(answered, 'other call')} of the session got an answer"
         + (f"; {plural(gaps, 'open gap')} may hold the result" if gaps else ""),
         "fill the gaps first (check open_gap)"
         if gaps
@@ -70,12 +70,12 @@ def mcp_without_tool_call(finding: Finding, evidence: Evidence) -> Reason:
     seen = max(number - finding.count, 0)
     if seen:
         return Reason(
-            f"{plural(finding.count, 'MCP tools/call')} ({listed}) matched no call of a model, although {plural(seen, 'call')} of {tool} "
+            f"{plural(finding.count, 'MCP call')} ({listed}) matched no call of a model, although {plural(seen, 'call')} of {tool} "
             f"had a transport of its own: it was sent twice, or two proxies saw it",
             f"compare request_id and time of both observations; each unmatched one counts as a tool call, so that {tool} may be counted once too often",
         )
     return Reason(
-        f"{plural(finding.count, 'MCP tools/call')} ({listed}) went over the wire and no model asked for it: the guest called {server} "
+        f"{plural(finding.count, 'MCP call')} ({listed}) went over the wire and no model asked for it: the guest called {server} "
         f"itself, or the model's side was not captured ({plural(evidence.has('tool_call.requested'), 'tool_call.requested event')} came)",
         "it counts as a tool call of origin mcp; if a model did ask, its events are missing or name another tool",
     )

@@ -25,7 +25,7 @@ def turn_open_in_ended_session(finding: Finding, evidence: Evidence) -> Reason:
 def turn_without_start(finding: Finding, evidence: Evidence) -> Reason:
     starts = evidence.has("turn.started")
     told = (
-        f"{plural(starts, 'other turn.started', 'others turn.started')} came"
+        f"turn.started came {plural(starts, 'time')} for other turns"
         if starts
         else "no turn.started ever came: this harness may not tell starts"
     )
@@ -40,14 +40,18 @@ def turn_without_start(finding: Finding, evidence: Evidence) -> Reason:
 def turn_without_end(finding: Finding, evidence: Evidence) -> Reason:
     turns = _turns(finding, evidence)
     abandoned = sum(turn["status"] == "abandoned" for turn in turns)
-    said = some(one.payload.get("status") for one in evidence.ends())
-    why = f"{evidence.life()}" + (f" ({said})" if said != "none" else "")
+    # A turn is given up where its session ended, or where another one began in its stream: without an end of the session it is the second.
+    why = (
+        f"{evidence.life()}, or another turn began in the same stream"
+        if evidence.ends()
+        else "another turn began in the same stream before its end"
+    )
     ends = evidence.has("turn.completed")
     return Reason(
-        f"{plural(finding.count, 'turn')} ({_keys(finding)}) got no end, {abandoned} of them abandoned: {why}, or another turn began in the "
-        f"same stream; last heard: {_last(turns)}; "
+        f"{plural(finding.count, 'turn')} ({_keys(finding)}) got no end, {abandoned} of them abandoned: {why}; "
+        f"last heard: {_last(turns)}; "
         + (
-            f"{plural(ends, 'other turn.completed', 'others turn.completed')} came"
+            f"turn.completed came {plural(ends, 'time')} for other turns"
             if ends
             else "no turn.completed ever came"
         ),
@@ -96,7 +100,7 @@ def _keys(finding: Finding) -> str:
 
 
 def _last(turns: Sequence[Row]) -> str:
-    """What the turns' records say of why they stopped, and after which event."""
+    """After which event the turns stopped, and why as far as their records know."""
     stops = [turn["stop"] or {} for turn in turns]
     return some(f"{stop.get('why', 'unknown')} after {_event(stop.get('last_event'))}" for stop in stops)
 

@@ -16,6 +16,7 @@ from turnledger.contract.event import NOT_ON_THE_WIRE, Event
 from turnledger.contract.jsontext import MAX_DEPTH, too_deep
 from turnledger.contract.reader import DEFAULT_LIMIT, Rejected, read
 from turnledger.contract.times import instant
+from turnledger.contract.upcast import CHAIN, Chain
 
 _NOT_ON_THE_WIRE = ("at", "running", "position", "length")
 _KNOWN = frozenset(Event.__struct_fields__) - frozenset(_NOT_ON_THE_WIRE)
@@ -31,10 +32,13 @@ _encode = msgspec.json.encode
 class FastReader:
     """Reads records one by one; keeps decoders and the limit, nothing of the records."""
 
-    __slots__ = ("_any", "_decode", "_limit", "_origins")
+    __slots__ = ("_any", "_chain", "_current", "_decode", "_limit", "_origins")
 
-    def __init__(self, *, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, *, limit: int = DEFAULT_LIMIT, chain: Chain = CHAIN) -> None:
         self._limit = limit
+        self._chain = chain
+        self._current = chain.current if chain.steps else -(2**63)
+        """Events of a version below it are brought up: none, while there is but one version."""
         self._decode = msgspec.json.Decoder(Event).decode
         self._any = msgspec.json.Decoder(dict[str, Any]).decode
         self._origins: dict[bytes, dict[str, str] | None] = {}
@@ -43,25 +47,25 @@ class FastReader:
     def read(self, raw: bytes | None) -> Event | Rejected:
         """The answer of ``contract.reader.read``; ``raw`` is None for a tombstone."""
         if not raw or len(raw) > self._limit:
-            return read(raw, limit=self._limit)
+            return self._strict(raw)
         # A level of depth takes at least 2 bytes as an array and 5 as an object, so most records cannot be too deep. (Counting a
         # byte costs 0.5 µs a kilobyte, looking for one 0.05.)
         if (len(raw) > 5 * MAX_DEPTH or _BRACKET in raw) and (
             len(raw) + 3 * raw.count(b"[") > 5 * MAX_DEPTH and too_deep(raw)
         ):
-            return read(raw, limit=self._limit)
+            return self._strict(raw)
         escaped = _BACKSLASH in raw
         if escaped and b"\\u0000" in raw:
-            return read(raw, limit=self._limit)
+            return self._strict(raw)
         try:
             event = self._decode(raw)
         except msgspec.ValidationError:
             found = self._by_parts(raw)
             if found is None:
-                return read(raw, limit=self._limit)
+                return self._strict(raw)
             event = found
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return read(raw, limit=self._limit)
+            return self._strict(raw)
 
         # What the types do not say. Whatever is doubtful here is decided by the strict reader.
         if (
@@ -71,15 +75,15 @@ class FastReader:
             or ((escaped or not raw.isascii()) and not _short(event))
             or ((escaped or _RESERVED in raw) and _reserved_fields(event))
         ):
-            return read(raw, limit=self._limit)
+            return self._strict(raw)
         occurred_at = event.occurred_at
         if occurred_at is not None:
             event.at = at = instant(occurred_at)
             if at is None:
-                return read(raw, limit=self._limit)
+                return self._strict(raw)
         observed_at = event.observed_at
         if observed_at is not None and instant(observed_at) is None:
-            return read(raw, limit=self._limit)
+            return self._strict(raw)
         origin: Any = event.origin
         if origin is not None:
             spelt = bytes(origin)
@@ -89,7 +93,7 @@ class FastReader:
                 try:
                     event.origin = self._origin(spelt)
                 except _DOUBTFUL:
-                    return read(raw, limit=self._limit)
+                    return self._strict(raw)
         if (
             event.trace_id == ""
             or event.turn_id == ""
@@ -98,7 +102,10 @@ class FastReader:
             or event.parent_session_id == ""
         ):
             _drop_empty(event)
-        return event
+        return event if event.schema_version >= self._current else self._chain.up(event)
+
+    def _strict(self, raw: bytes | None) -> Event | Rejected:
+        return read(raw, limit=self._limit, chain=self._chain)
 
     def _origin(self, spelt: bytes) -> dict[str, str] | None:
         """An origin that was not seen lately. Raises one of ``_DOUBTFUL``."""

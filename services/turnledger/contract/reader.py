@@ -13,6 +13,7 @@ from turnledger.contract.envelope import LIMITS, Envelope
 from turnledger.contract.event import Event
 from turnledger.contract.jsontext import JsonError, parse
 from turnledger.contract.times import parse_instant
+from turnledger.contract.upcast import CHAIN, Chain
 
 DEFAULT_LIMIT = 1 << 20
 """Greatest size of a record in bytes, unless set (contract 15)."""
@@ -94,7 +95,7 @@ def _place(error: JsonError) -> str | None:
     return None
 
 
-def read(raw: bytes | None, *, limit: int = DEFAULT_LIMIT) -> Event | Rejected:
+def read(raw: bytes | None, *, limit: int = DEFAULT_LIMIT, chain: Chain = CHAIN) -> Event | Rejected:
     """The event that a record's value holds, or why it is a dead letter.
 
     ``raw`` is None for a Kafka tombstone; ``limit`` is in bytes. Never raises for what the record holds. With several faults the
@@ -110,10 +111,10 @@ def read(raw: bytes | None, *, limit: int = DEFAULT_LIMIT) -> Event | Rejected:
         return _rejected(error.reason, _place(error), error.detail, error.value)
     if type(record) is not dict:
         return Rejected("not_an_object", None, "the record is JSON but no object")
-    return from_object(record)
+    return from_object(record, chain)
 
 
-def from_object(record: dict[str, Any]) -> Event | Rejected:
+def from_object(record: dict[str, Any], chain: Chain = CHAIN) -> Event | Rejected:
     """The same for a parsed JSON object."""
     try:
         envelope = Envelope.model_validate(record)
@@ -128,4 +129,4 @@ def from_object(record: dict[str, Any]) -> Event | Rejected:
     event = Event(**{name: getattr(envelope, name) for name in _FIELDS})
     if event.occurred_at is not None:
         event.at = parse_instant(event.occurred_at)
-    return event
+    return chain.up(event)

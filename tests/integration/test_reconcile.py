@@ -238,6 +238,16 @@ def test_the_command_lays_a_session_of_the_ledger_beside_the_server(scraped: Scr
         "why": ["as many calls were blocked by guards (1): counted as calls, and not logged"],
     }
 
+    report = CliRunner().invoke(
+        build(),
+        ["sessions", "report", "blocked"],
+        env={"TURNLEDGER_DATABASE_URL": database, "TURNLEDGER_PROMETHEUS_URL": scraped.url},
+    )
+    assert (
+        "| metric/log mismatch | yes (tool_calls_total: as many calls were blocked by guards (1): counted as calls, and not logged; "
+        in report.stdout
+    )
+
     unknown = command(database, scraped, "even")
     assert unknown.exit_code == 1
     assert "ledger      the ledger has no session 'even'" in unknown.stdout

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -323,3 +324,22 @@ def test_memory_does_not_grow_with_the_session(link: psycopg.Connection[Any], ur
         assert lines[-1] == f'[{events - 1}] USER "word word"'
         peaks[events] = int(done.stderr)
     assert peaks[200_000] < 1.15 * peaks[5_000], peaks
+
+
+def test_a_report_is_written_to_a_file_and_needs_no_prometheus(url: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.md"
+    done = command(url, told, "-o", str(file), "--prometheus", "http://127.0.0.1:1", of="report")
+    assert (done.exit_code, done.stdout) == (0, "")
+    text = file.read_text()
+    assert "- Session: default/told-whole" in text
+    assert "- Log: harness/0/ledger: 0–10; harness/0/recorder: 0–1" in text
+    assert "- Total events: 13; grade: complete" in text
+    assert "N/A: the Prometheus server at http://127.0.0.1:1 does not answer" in text
+    assert "- tool bash failed: “no \\\\x1b\\[2J” (turn a, 2026-03-01T12:00:03Z)" in text
+    assert "| tool errors | 2 |" in text
+    assert "\x1b" not in text
+    made = json.loads(command(url, told, "--json", of="report").stdout)
+    assert list(made) == [
+        "header", "timeline", "prometheus", "reconciliation", "diagnosis", "validation", "recommendations", "verdict",
+    ]  # fmt: skip
+    assert [line["type"] for line in made["timeline"]["shown"]] == ["USER", "ASST", "TOOL", "RES"] * 2

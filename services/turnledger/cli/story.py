@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ def register(sessions: typer.Typer) -> None:
     """Add the commands to ``turnledger sessions``."""
     sessions.command("show")(show)
     sessions.command("timeline")(timeline)
+    sessions.command("report")(report)
 
 
 def show(
@@ -122,3 +124,52 @@ def timeline(
                     if not everything
                     else "no events.\n"
                 )
+
+
+def report(
+    session_id: SessionId,
+    tenant: Tenant = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it to this file.")
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            envvar="TURNLEDGER_PROMETHEUS_URL",
+            metavar="URL",
+            help="Lay the counts of this Prometheus server beside the ledger's.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The debug report: timeline, metrics, reconciliation, diagnosis, validation, recommendations, verdict."""
+    import sys
+    from dataclasses import replace
+
+    from turnledger.cli.output import json_text
+    from turnledger.doctor import report as reporting
+    from turnledger.doctor.prometheus import Prometheus, PrometheusAway
+    from turnledger.doctor.reconcile import Evidence, reconcile
+    from turnledger.doctor.sessions import find_session
+
+    server = None if prometheus is None else Prometheus(prometheus)
+    with _connection("sessions report", autocommit=True) as connection:
+        found = find_session(connection, session_id, tenant)
+        case = reporting.load_case(connection, found)
+        counts = reporting.load_counts(connection, found, case) if server is not None else None
+    why = None
+    if server is not None:
+        try:
+            told = server.session(found.session_id)
+            case = replace(case, reconciled=reconcile(counts, told, Evidence.of(server, found.session_id)))
+        except PrometheusAway as error:
+            # The rest of the report is true without it, and says what is missing.
+            why = str(error)
+    made = reporting.report(found, case, why)
+    text = f"{json_text(made)}\n" if as_json else reporting.markdown(made)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+        print(f"turnledger: {output} holds the report of session {found.session_id!r}.", file=sys.stderr)

@@ -397,6 +397,6 @@ def _connection() -> psycopg.Connection[Any]:
 
 
 def _print_json(value: Any, indent: int | None = None) -> None:
-    import json
+    from turnledger.cli.output import print_json
 
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str, indent=indent))
+    print_json(value, indent=indent)

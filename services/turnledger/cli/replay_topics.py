@@ -61,9 +61,8 @@ def topics(
 
     Records that no worker has read are applied as a worker would. Exit status 1 when something of the range is left.
     """
-    import json
-
     from turnledger.cli.addresses import addresses
+    from turnledger.cli.output import print_json
     from turnledger.cli.progress import barred
     from turnledger.cli.who import person
     from turnledger.ingest.logs import warnings_only
@@ -90,7 +89,7 @@ def topics(
             found.database_url, found.kafka_bootstrap, settings, wish, planned=planned, progress=told
         )
     if as_json:
-        typer.echo(json.dumps({"dry_run": dry_run, **outcome.as_json()}, ensure_ascii=False, default=str))
+        print_json({"dry_run": dry_run, **outcome.as_json()})
     else:
         _tell(outcome, dry_run)
     if not outcome.whole:

@@ -283,6 +283,6 @@ def _connection(name: str) -> psycopg.Connection[Any]:
 
 
 def _print_json(value: Any) -> None:
-    import json
+    from turnledger.cli.output import print_json
 
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+    print_json(value)

@@ -37,11 +37,10 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Look for everything that is missing, doubled, contradicted or unread, and say why it may be so. Exit status 1 on a red finding."""
-    import json
-
     import psycopg
 
     from turnledger.cli.addresses import database_url
+    from turnledger.cli.output import print_json
     from turnledger.cli.progress import counting
     from turnledger.doctor import check as doctor
     from turnledger.rollup.prices import PriceBook
@@ -66,7 +65,7 @@ def check(
                 connection, price, session, tenant=tenant, rows=rows, settle_seconds=settle
             )
     if as_json:
-        typer.echo(json.dumps(found.as_json(rows), ensure_ascii=False, default=str))
+        print_json(found.as_json(rows))
     else:
         from turnledger.doctor.check_page import checkup_page
 

@@ -48,9 +48,8 @@ def list_(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values with a header.")] = False,
 ) -> None:
     """The sessions with the latest activity. All conditions hold at once; the count is that of what is left."""
-    import json
-
     from turnledger.cli.addresses import database_url
+    from turnledger.cli.output import print_json
     from turnledger.doctor import listing
     from turnledger.doctor.scope import parse_since
     from turnledger.store.connect import connect
@@ -78,7 +77,7 @@ def list_(
         rows = listing.list_sessions(connection, wanted)
     out = typer.get_text_stream("stdout")
     if as_json:
-        typer.echo(json.dumps({"sessions": rows}, ensure_ascii=False, default=str))
+        print_json({"sessions": rows})
     elif as_csv:
         listing.write_csv(out, rows)
     else:

@@ -339,6 +339,6 @@ def drop(
 
 
 def _print_json(found: dict[str, Any]) -> None:
-    import json
+    from turnledger.cli.output import print_json
 
-    typer.echo(json.dumps(found, ensure_ascii=False, default=str))
+    print_json(found)

@@ -78,6 +78,8 @@ def follow(
 
     What it sends is what `turnledger import` sends: both, twice, in slices, the result is the same.
     """
+    import logging
+
     from turnledger.contract.redact import Redactor
     from turnledger.harness import formats
     from turnledger.ingest.logs import configure_logging
@@ -93,6 +95,9 @@ def follow(
     there = service.folders_of(folders)
     make, sink = _outlet(settings)
     configure_logging()
+    logging.getLogger("aiokafka").setLevel(
+        logging.CRITICAL
+    )  # what it logs at each attempt, one sentence says
     service.run(
         there,
         make,

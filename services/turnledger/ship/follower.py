@@ -38,6 +38,8 @@ MOST_BEGUN = 64
 """Of so many files it is remembered how to go on: some 300 bytes a line of each."""
 SHARE = 4
 """A file is not read again before this many times what its last reading took: one that never rests costs at most a fifth of a core."""
+LOOKS_SHARE = 20
+"""Folders are not looked through again before this many times what the last look took."""
 FIRST_RETRY, LONGEST_RETRY = 5.0, 300.0
 """Seconds before a file that could not be read is tried again, doubled each time; a change in it is tried at once."""
 STATE_PAUSE = 2.0
@@ -122,6 +124,7 @@ class Follower:
         self._gone: dict[int, Checkpoint] = {}
         self._due: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])
         """Small files and large ones."""
+        self._look_took = 0.0
         self._bell = asyncio.Event()
         self._look_now = asyncio.Event()
         for checkpoint in state.checkpoints():
@@ -149,7 +152,10 @@ class Follower:
             with suppress(OutletAway):
                 await self.way.close()
         for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+            # A state that cannot be written is no reason not to end: what was not kept is sent again.
+            if isinstance(result, BaseException) and not isinstance(
+                result, (asyncio.CancelledError, StateAway)
+            ):
                 raise result
 
     async def _pause(self, seconds: float, bell: asyncio.Event | None = None) -> None:
@@ -166,19 +172,20 @@ class Follower:
     async def _discover(self) -> None:
         forgotten = self._clock()
         while not self.stop.is_set():
-            began = self._clock()
             await self.look()
             if self._clock() - forgotten > 3600:
                 forgotten = self._clock()
                 await self._forget()
-            took = self._clock() - began
             told = self.told_by_system
             rest = self.settings.ship_scan_seconds if told else self.settings.ship_poll_seconds
-            await self._pause(max(rest, 20 * took), self._look_now)
+            await self._pause(max(rest, LOOKS_SHARE * self._look_took), self._look_now)
 
     async def look(self) -> None:
         """Look through the folders once, and take over what is new, written, moved or gone."""
-        await self._apply(await asyncio.to_thread(discovery.look_through, self.folders, self.state.folder))
+        began = self._clock()
+        found = await asyncio.to_thread(discovery.look_through, self.folders, self.state.folder)
+        self._look_took = self._clock() - began
+        await self._apply(found)
 
     async def _apply(self, found: Found) -> None:
         for folder in found.missing:
@@ -202,10 +209,11 @@ class Follower:
             else:
                 self._seen(followed, seen)
         await self._meet_all(found)
-        for checkpoint in self._gone.values():
-            if not checkpoint.gone and not found.unknown(checkpoint.path):
-                checkpoint.gone = True
-                await self._insist(self.state.keep, checkpoint)
+        going = [each for each in self._gone.values() if not each.gone and not found.unknown(each.path)]
+        if going:
+            await self._insist(self.state.mark_gone, [each.id for each in going])
+            for each in going:
+                each.gone = True
 
     def _lose(self, path: Path) -> None:
         followed = self.files.pop(self._paths.pop(path))
@@ -540,6 +548,11 @@ class Follower:
     def told_by_system(self) -> bool:
         """Whether the system tells of changes, so that looking is only there for what it misses."""
         return self._wants_hints and self.looking is None
+
+    @property
+    def gone(self) -> int:
+        """Files that are remembered and not there any more."""
+        return sum(each.gone for each in self._gone.values())
 
     def now(self) -> float:
         """The follower's clock."""

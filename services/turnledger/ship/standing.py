@@ -73,13 +73,15 @@ def of_follower(follower: Follower, sink: str) -> dict[str, Any]:
     rows = [_followed(each, now) for each in follower.files.values()]
     rows.sort(key=lambda each: each["path"])
     missing = set(follower.found.missing)
+    shown = sums(rows)
+    shown["files"]["gone"] = follower.gone
     return {
         "running": True,
         "sink": sink,
         "folders": [{"path": str(each), "there": each not in missing} for each in follower.folders],
         "told_by_system": follower.told_by_system,
         "reasons": follower.reasons(),
-        **sums(rows),
+        **shown,
         "list": rows,
     }
 

@@ -119,8 +119,13 @@ class State:
     def listen(self, address: str | None) -> None:
         """Write where this process answers, for ``ship status``."""
         said = json.dumps({"pid": os.getpid(), "address": address}).encode()
-        os.ftruncate(self._held, 0)
-        os.pwrite(self._held, said + b"\n", 0)
+        try:
+            os.ftruncate(self._held, 0)
+            os.pwrite(self._held, said + b"\n", 0)
+        except OSError as error:
+            raise StateAway(
+                f"the state in {self.folder} cannot be written ({error.strerror}): make room or mend its disk"
+            ) from None
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -160,6 +165,11 @@ class State:
                 c.events, json.dumps(c.notes), c.touched_at, c.gone, c.id,
             ),
         )  # fmt: skip
+
+    def mark_gone(self, files: Iterable[int]) -> None:
+        """These are not there any more."""
+        with self._writing():
+            self._db.executemany("UPDATE files SET gone = 1 WHERE id = ?", [(file,) for file in files])
 
     def sent(self, file: int) -> array[int]:
         """Fingerprints of what was sent of a file, in order: 8 bytes each, also here."""

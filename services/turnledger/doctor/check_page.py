@@ -99,6 +99,7 @@ def _session(page: Page, out: TextIO, checked: Checked, rows: int) -> None:
             f"agent {row['agent'] or UNKNOWN}",
             f"status {row['status']}",
             f"grade {row['grade']}",
+            *([] if row["detail"] in (None, "full") else [f"detail {row['detail']}"]),
             f"cost {dollars(row['cost_micro_usd'])}"
             + (f" and {row['unpriced_calls']} unpriced" if row["unpriced_calls"] else ""),
             f"usage of {row['usage_reported']} of {row['usage_total']} parts",

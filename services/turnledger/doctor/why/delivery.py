@@ -150,7 +150,7 @@ def event_after_close(finding: Finding, evidence: Evidence) -> Reason:
 def late_after_vacuum(finding: Finding, evidence: Evidence) -> Reason:
     return Reason(
         f"{plural(finding.count, 'new event')} came after the session's detail was deleted ({evidence.sums.get('detail') or 'vacuumed'}): "
-        f"they are kept, its rollups stay as they were",
+        f"kept in the ledger, while the rollups stay as they were",
         "if they matter, import the session again under another id; else let the spool or file that still sends them end",
     )
 

@@ -46,8 +46,12 @@ def _first(finding: Finding) -> str:
     where = row.get("key")
     about = "" if where in (None, 0) else f" (key {where})"
     if "stored" in row and "computed" in row:
-        about += f", stored {row['stored']!r}, computed {row['computed']!r}"
+        about += f", stored {_value(row['stored'])}, computed {_value(row['computed'])}"
     return said + about
+
+
+def _value(value: object) -> str:
+    return "nothing" if value is None else repr(value)
 
 
 REASONS: Final[dict[str, Explain]] = {

@@ -63,10 +63,12 @@ def tool_orphan_result(finding: Finding, evidence: Evidence) -> Reason:
 
 def mcp_without_tool_call(finding: Finding, evidence: Evidence) -> Reason:
     row = finding.rows[0]
-    tool, server = row.get("tool_name"), row.get("server_name")
+    tool, server = row.get("tool_name"), row.get("server_name") or "the server"
     asked = [one for one in evidence.tools if _same_tool(one, tool)]
     number = sum(one["calls"] for one in asked)
-    listed = some(f"{one.get('server_name')}/{one.get('tool_name')}" for one in finding.rows)
+    listed = some(
+        f"{one.get('server_name') or 'unknown'}/{one.get('tool_name') or 'unknown'}" for one in finding.rows
+    )
     seen = max(number - finding.count, 0)
     if seen:
         return Reason(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
+from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -50,15 +52,10 @@ def show(out: IO[str], title: str, heads: Sequence[str], rows: Iterable[Sequence
         return
     names = [head.removesuffix(">") for head in heads]
     right = [head.endswith(">") for head in heads]
-    if out.isatty():
-        table = Table(title=Text(title, style="bold"), title_justify="left", header_style="bold")
-        for name, figures in zip(names, right, strict=True):
-            table.add_column(Text(name), justify="right" if figures else "left", overflow="fold")
-        for row in cells:
-            table.add_row(*map(Text, row))
-        Console(file=out).print(table)
-        return
     widths = [max(len(row[at]) for row in [names, *cells]) for at in range(len(names))]
+    if out.isatty():
+        _on_a_screen(Console(file=out, highlight=False), title, names, right, widths, cells)
+        return
     out.write(f"{title}\n")
     for row in [names, *cells]:
         line = "  ".join(
@@ -67,3 +64,61 @@ def show(out: IO[str], title: str, heads: Sequence[str], rows: Iterable[Sequence
         )
         out.write(line.rstrip() + "\n")
     out.write("\n")
+
+
+LEAST_TEXT = 24
+"""Characters that the widest column must have left, where it alone is folded: less is a column of syllables."""
+
+
+def _on_a_screen(
+    console: Console,
+    title: str,
+    names: Sequence[str],
+    right: Sequence[bool],
+    widths: Sequence[int],
+    cells: Sequence[Sequence[str]],
+) -> None:
+    """A table with lines where it fits, else without, else with its widest text folded at words, else a block a row: never words cut into pieces."""
+    number = len(names)
+    boxed = sum(widths) + 3 * number + 1 <= console.width
+    plain = sum(widths) + 2 * (number - 1)
+    folds = not boxed and plain > console.width
+    texts = [at for at in range(number) if not right[at]]
+    widest = max(texts, key=lambda at: widths[at], default=None)
+    left = console.width - (plain - (0 if widest is None else widths[widest]))
+    if folds and (widest is None or left < LEAST_TEXT):
+        _blocks(console, title, names, cells)
+        return
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        header_style="bold",
+        box=HEAVY_HEAD if boxed else None,
+        padding=(0, 1) if boxed else (0, 2, 0, 0),
+        pad_edge=boxed,
+    )
+    for at, (name, figures) in enumerate(zip(names, right, strict=True)):
+        folded = folds and at == widest
+        table.add_column(
+            Text(name),
+            justify="right" if figures else "left",
+            overflow="fold",
+            no_wrap=not folded,
+            width=left if folded else None,
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    console.print()
+
+
+def _blocks(console: Console, title: str, names: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Each row as lines of ``name  value``, long values folded under themselves."""
+    console.print(Text(title, style="bold"))
+    head = max(map(len, names)) + 2
+    for row in cells:
+        for name, value in zip(names, row, strict=True):
+            folded = textwrap.wrap(value, max(20, console.width - head - 1), break_on_hyphens=False) or [""]
+            for at, line in enumerate(folded):
+                console.print(Text(f"{name if at == 0 else '':<{head}}{line}"), soft_wrap=True)
+        console.print()

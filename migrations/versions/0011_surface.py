@@ -75,8 +75,6 @@ def view(body: str, verb: str, name: str) -> None:
 
 def upgrade() -> None:
     run((FOLDER / "0011" / "roles.sql").read_text())
-    for slot in SLOTS.values():
-        run((FOLDER / "0011" / "slot_roles.sql").read_text().replace("{slot}", slot))
     for name, body in blocks((FOLDER / "0011" / "views.sql").read_text()).items():
         view(body, "create or replace view", name)
     for name, more in NAMED.items():
@@ -91,6 +89,10 @@ def upgrade() -> None:
             f"create or replace view turnledger.{name} as select shown.* from ({definition(name)}) shown where {TENANT}"
         )
     run((FOLDER / "0011" / "named_alike.sql").read_text())
+    # Last: each shuts its table to everybody until the migration is committed.
+    for slot in SLOTS.values():
+        run((FOLDER / "0011" / "slot_roles.sql").read_text().replace("{slot}", slot))
+    run((FOLDER / "0011" / "policy.sql").read_text())
 
 
 def downgrade() -> None:

@@ -45,14 +45,6 @@ from ledger.role_tenants g
 join pg_catalog.pg_roles r on r.rolname = g.role
 where pg_catalog.pg_has_role(r.oid, 'usage');
 
--- Every view over rows of a session joins ledger.sessions, so its policy is theirs. Each expression is asked once a statement.
-alter table ledger.sessions enable row level security;
-create policy tenants on ledger.sessions for select to turnledger_views using (
-    (select exists (select from ledger.my_tenants m where m.tenant is null))
-    or tenant = any ((select array_agg(m.tenant) from ledger.my_tenants m)::text[])
-);
-create policy workers on ledger.sessions to turnledger_writer using (true) with check (true);
-
 -- Partitions are made by workers, who own nothing: as the owner, and with names that mean one thing only. As in 0001, and with an index by time.
 create or replace function ledger.make_event_partitions(first_day date, days int4) returns int4
     language plpgsql security definer set search_path = pg_catalog, pg_temp as

@@ -27,6 +27,7 @@ class Index(NamedTuple):
     how: str
 
 
+RANGE = "pages_per_range = 32, autosummarize = on"
 CALLED = "coalesce(completed_at, started_at)"
 REQUESTED = "coalesce(requested_at, completed_at)"
 POINTS_BY_TIME = (
@@ -43,13 +44,10 @@ POINTS_BY_TIME = (
 
 INDEXES: tuple[Index, ...] = (
     # By time: rows come nearly in its order, and a range without a summary yet costs a writer nothing (docs/sql.md has the measurements).
-    *(
-        Index(f"{table}_time", table, "using brin (occurred_at) with (autosummarize = on)")
-        for table in POINTS_BY_TIME
-    ),
-    Index("turns_time", "turns", "using brin (started_at) with (autosummarize = on)"),
-    Index("model_calls_time", "model_calls", f"using brin (({CALLED})) with (autosummarize = on)"),
-    Index("tool_calls_time", "tool_calls", f"using brin (({REQUESTED})) with (autosummarize = on)"),
+    *(Index(f"{table}_time", table, f"using brin (occurred_at) with ({RANGE})") for table in POINTS_BY_TIME),
+    Index("turns_time", "turns", f"using brin (started_at) with ({RANGE})"),
+    Index("model_calls_time", "model_calls", f"using brin (({CALLED})) with ({RANGE})"),
+    Index("tool_calls_time", "tool_calls", f"using brin (({REQUESTED})) with ({RANGE})"),
     # By name, the views' first 500 characters: such a text has no greatest size, an entry has.
     Index("tool_calls_tool", "tool_calls", f"(left(tool_name, 500), ({REQUESTED}))"),
     Index("model_calls_model", "model_calls", f"(left(model, 500), ({CALLED}))"),
@@ -106,6 +104,5 @@ def _wanted(connection: psycopg.Connection[Any]) -> list[tuple[str, str, str, st
         "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = 'ledger.events'::regclass order by 1"
     )
     return found + [
-        ("ledger", f"{day}_time", day, "using brin (occurred_at) with (autosummarize = on)")
-        for (day,) in days
+        ("ledger", f"{day}_time", day, f"using brin (occurred_at) with ({RANGE})") for (day,) in days
     ]

@@ -95,7 +95,7 @@ _LEDGER: dict[str, dict[str, str]] = {
     "redactions": {
         "session_no": "int8", "stream_no": "int8", "seq": "int8", "receipt_key": "text", "redactions": "jsonb",
     },
-    "marks": {"session_no": "int8"},
+    "marks": {"session_no": "int8", "turns": "int4[]"},
     "ingest_batches": {
         "batch_no": "int8", "topic": "text", "partition": "int4", "epoch": "int8", "from_offset": "int8", "to_offset": "int8",
         "records": "int4", "holes": "int8", "accepted": "int4", "duplicates": "int4", "unverified": "int4", "conflicts": "int4",
@@ -183,6 +183,7 @@ def _numeric(data: bytes) -> Decimal:
 DECODERS: dict[str, Callable[[bytes], Any]] = {
     "int4": lambda data: _int4(data)[0],
     "int8": lambda data: _int8(data)[0],
+    "int4[]": lambda data: [number for (number,) in struct.iter_unpack(">4xi", data[20:])],
     "ts": lambda data: _int8(data)[0] + _EPOCH_MICROSECONDS,
     "date": lambda data: date.fromordinal(_int4(data)[0] + _EPOCH_DAY),
     "text": lambda data: data.decode(),

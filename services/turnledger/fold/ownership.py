@@ -120,7 +120,7 @@ def decide(holders: Iterable[Holder]) -> Ownership:
     """Owners of the calls of one tenant's sessions, whatever the order in which they are given."""
     known = sorted(holders, key=lambda one: one.session_id)
     family = Family(known)
-    rows = [(one, row) for one in known for row in one.calls]
+    rows = [(one, row) for one in known for row in sorted(one.calls, key=_in_order)]
     groups = _Groups(len(rows))
     _join_by_message(rows, family, groups)
     _join_by_fork(rows, family, groups)
@@ -152,6 +152,10 @@ def decide(holders: Iterable[Holder]) -> Ownership:
                 (one.session_id, {"check": "inherited_without_source", "severity": "warning", "row": named})
             )
     return Ownership(owners, findings)
+
+
+def _in_order(row: Row) -> tuple[bytes, bytes]:
+    return row.get("order_key") or b"", row["call_key"].encode()
 
 
 def identities(tenant: str, row: Row, kin: Iterable[str]) -> list[bytes]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from turnledger.fold.columns import BUCKETS
 from turnledger.fold.model import Row
+from turnledger.fold.shares import AI, COUNTS, FIGURES, HOURLY, TOOL, Key, Share, Vector
 
 HOUR = 3_600_000_000
 """µs."""
@@ -138,47 +139,57 @@ class SessionRollup:
     """{check, severity, row}."""
 
 
+@dataclass(slots=True)
+class Part:
+    """What ownership and prices make of some turns of a session, or of what stands outside of its turns."""
+
+    share: Share
+    """What it adds to the session's sums."""
+    calls: list[Row]
+    parts: list[Row]
+    repriced: list[Row]
+    turns: dict[str, TurnSums]
+    """As in :class:`SessionRollup`."""
+
+
 def roll_up(rows: SessionRows, owner: Callable[[str], str], price: PriceFunction) -> SessionRollup:
     """Sums of one session. ``owner`` answers which session sums a call, by ``call_key`` (``Ownership.owner``)."""
+    part = part_of(rows, owner, price)
+    return whole(rows, part.share, [part])
+
+
+def part_of(rows: SessionRows, owner: Callable[[str], str], price: PriceFunction) -> Part:
+    """The same of some of a session's turns with all their rows, or of rows outside of turns: ``rows`` holds no others."""
     calls = sorted(rows.calls, key=_place)
     overlays = [_call_overlay(call, owner(call["call_key"]), rows.session_id, price) for call in calls]
     call_parts = [
         _call_part(call, overlay) for call, overlay in zip(calls, overlays, strict=True) if call["counts"]
     ]
     contributions = [_contribution(row, price) for row in rows.contributions]
-    parts = [*call_parts, *contributions]
+    return Part(
+        _share(rows, calls, overlays, [*call_parts, *contributions]),
+        overlays,
+        [part.overlay for part in contributions],
+        _repriced(calls, rows.contributions, price),
+        _turns(rows, calls, overlays, [*call_parts, *contributions]),
+    )
 
+
+def whole(rows: SessionRows, share: Share, parts: Sequence[Part]) -> SessionRollup:
+    """The session's own rows of ``share``, all shares of it together, beside what ``parts`` of it say. Of ``rows`` the facts are looked at alone,
+    and what concerns the session as one."""
     kind = rows.facts["kind"]
-    lived = _shown_with(kind)
-    summed = [part for part in parts if lived(part.kind) and not part.inherited]
-    own_calls = [
-        call
-        for call, overlay in zip(calls, overlays, strict=True)
-        if lived(call["kind"]) and not overlay["inherited"]
-    ]
-    copied_turns = {turn["turn_key"] for turn in rows.turns if turn["inherited"]}
-    own_tools = [
-        tool
-        for tool in rows.tools
-        if lived(tool["kind"]) and not tool["inherited_event"] and tool["turn_key"] not in copied_turns
-    ]
-    turns = _turns(rows, calls, overlays, parts)
     return SessionRollup(
-        session=_session(rows, parts, summed, own_calls, own_tools),
-        ai_usage=_ai_usage(kind, own_calls, summed),
-        tool_usage=_tool_usage(kind, own_tools, _tool_key, ("tool_name", "origin")),
-        mcp_usage=_tool_usage(
-            kind,
-            [tool for tool in own_tools if tool["server_name"] is not None],
-            _mcp_key,
-            ("server_name", "tool_name"),
-        ),
-        hour_parts=[] if kind == "eval" else _hour_parts(own_calls, summed),
-        calls=overlays,
-        parts=[part.overlay for part in contributions],
-        repriced=_repriced(calls, rows.contributions, price),
-        turns=turns,
-        findings=_unpriced(summed),
+        session=_session(rows, share),
+        ai_usage=_ai_usage(kind, share),
+        tool_usage=_tool_usage(kind, share.sums["tool"], ("tool_name", "origin")),
+        mcp_usage=_tool_usage(kind, share.sums["mcp"], ("server_name", "tool_name")),
+        hour_parts=_hour_parts(share),
+        calls=[row for part in parts for row in part.calls],
+        parts=[row for part in parts for row in part.parts],
+        repriced=[row for part in parts for row in part.repriced],
+        turns={key: sums for part in parts for key, sums in part.turns.items()},
+        findings=_unpriced(share),
     )
 
 
@@ -402,81 +413,129 @@ def _turns(
     return turns
 
 
-def _session(
-    rows: SessionRows,
-    parts: Sequence[_Part],
-    summed: Sequence[_Part],
-    own_calls: Sequence[Row],
-    own_tools: Sequence[Row],
-) -> Row:
-    facts, lived = rows.facts, _shown_with(rows.facts["kind"])
+def _share(rows: SessionRows, calls: Sequence[Row], overlays: Sequence[Row], parts: Sequence[_Part]) -> Share:
+    kind = rows.facts["kind"]
+    lived = _shown_with(kind)
+    share = Share()
+    for turn in rows.turns:
+        counted = lived(turn["kind"]) and not turn["inherited"]
+        grade = turn["grade"]
+        share.add("session", (), [int(counted), 0, 0, 0, 0, int(grade == "gaps"), int(grade == "partial")])
+    for call, laid in zip(calls, overlays, strict=True):
+        if call["inherited_event"] and not laid["inherited"]:
+            ids = (call["turn_key"], call["model_call_id"], call["message_id"])
+            share.add("sole", ((call["order_key"] or b"").hex(), call["call_key"], *ids), [1])
+        if not lived(call["kind"]) or laid["inherited"]:
+            continue
+        failed = int(call["status"] == "failed")
+        named = (call["provider"] or UNKNOWN, call["model"] or UNKNOWN)
+        share.add("session", (), [1, failed], COUNTS.index("model_call_count"))
+        share.add("ai", named, [1, failed])
+        share.add("ai", named, [call["latency_ms"]], AI.index("total_duration_ms"))
+        if kind != "eval":
+            share.add("hour", (_hour(call["hour_at"]), *named), [1])
+    for part in parts:
+        if part.turn_key is None:
+            lacking = part.figures["usage_reported"] < part.figures["usage_total"]
+            partial = int(lacking or part.fidelity == "lower_bound")
+            share.add("session", (), [partial], COUNTS.index("partial"))
+        if not lived(part.kind):
+            continue
+        figures = _figures(part)
+        if part.inherited:
+            share.add("inherited", (), figures)
+            continue
+        named = (part.provider or UNKNOWN, part.model or UNKNOWN)
+        share.add("session", (), figures, len(COUNTS))
+        share.add("ai", named, figures, AI.index(FIGURES[0]))
+        if kind != "eval":
+            share.add("hour", (_hour(part.hour_at), *named), figures, HOURLY.index(FIGURES[0]))
+        if part.overlay["unpriced"]:
+            share.add("unpriced", (part.provider, part.model), [1])
+    copied_turns = {turn["turn_key"] for turn in rows.turns if turn["inherited"]}
+    for tool in rows.tools:
+        if tool["turn_key"] is None and tool["pairing"] in ("missing_result", "orphan_result"):
+            share.add("session", (), [1], COUNTS.index("partial"))
+        if not lived(tool["kind"]) or tool["inherited_event"] or tool["turn_key"] in copied_turns:
+            continue
+        errors, denied = int(tool["status"] == "error"), int(tool["status"] == "denied")
+        share.add("session", (), [1, errors], COUNTS.index("total_tool_calls"))
+        places: list[tuple[str, Key]] = [("tool", _tool_key(tool))]
+        if tool["server_name"] is not None:
+            places.append(("mcp", _mcp_key(tool)))
+        for section, place in places:
+            share.add(section, place, [1, errors, denied, tool["bytes_sent"], tool["duration_ms"]])
+            share.add(section, place, [tool["bytes_received"]], TOOL.index("total_bytes"))
+    return share
+
+
+def _figures(part: _Part) -> Vector:
+    """Under the names of ``FIGURES``."""
+    return [
+        *(part.figures[name] for name in (*_TOKENS, "usage_reported", "usage_total")),
+        part.overlay["cost_micro_usd"],
+        int(part.overlay["unpriced"]),
+    ]
+
+
+def _fitting(names: Sequence[str], vector: Vector) -> Row:
+    return {name: add([value]) for name, value in zip(names, vector, strict=True)}
+
+
+def _session(rows: SessionRows, share: Share) -> Row:
+    facts = rows.facts
+    counts = dict(zip(COUNTS, share.whole(), strict=False))
+    inherited = share.sums["inherited"].get(())
+    usage = None if inherited is None else _fitting(FIGURES, inherited)
     return {
         **{name: facts[name] for name in ("name", "agent", "mode", "status", "kind")},
         **{
             name: facts[name]
             for name in ("created_at", "last_activity_at", "stopped_at", "models", "message_count")
         },
-        "turn_count": sum(1 for turn in rows.turns if lived(turn["kind"]) and not turn["inherited"]),
+        "turn_count": counts["turn_count"],
         **{
             name: facts[name]
             for name in ("total_requests", "allowed_requests", "denied_requests", "error_requests")
         },
-        "model_call_count": len(own_calls),
-        "failed_model_calls": sum(call["status"] == "failed" for call in own_calls),
-        **_sums(summed),
-        "total_tool_calls": len(own_tools),
-        "tool_errors": sum(tool["status"] == "error" for tool in own_tools),
+        "model_call_count": counts["model_call_count"],
+        "failed_model_calls": counts["failed_model_calls"],
+        **_fitting(FIGURES, share.whole()[len(COUNTS) :]),
+        "total_tool_calls": counts["total_tool_calls"],
+        "tool_errors": counts["tool_errors"],
         **{name: facts[name] for name in ("total_file_events", "exec_count", "audit_event_count")},
         **{name: facts[name] for name in ("guard_blocks", "guard_coercions")},
         "open_gaps": rows.open_gaps,
         "conflicts": rows.conflicts,
         "dead_letters": rows.dead_letters,
-        "grade": _grade(rows, parts),
+        "grade": _grade(rows, share),
         "detail": rows.detail,
-        "inherited_usage": _usage_object([part for part in parts if part.inherited and lived(part.kind)]),
+        "inherited_usage": None
+        if usage is None
+        else {
+            **{name: usage[f"{name}_tokens"] for name in BUCKETS},
+            "reported": usage["usage_reported"],
+            "total": usage["usage_total"],
+        },
     }
 
 
-def _grade(rows: SessionRows, parts: Sequence[_Part]) -> str:
+def _grade(rows: SessionRows, share: Share) -> str:
     """The worst that holds (contract 13). What lies in a turn is in the turn's grade already."""
-    grades = {turn["grade"] for turn in rows.turns}
+    counts = dict(zip(COUNTS, share.whole(), strict=False))
     if rows.conflicts:
         return "disputed"
-    if rows.open_gaps or "gaps" in grades:
+    if rows.open_gaps or counts["turns_with_gaps"]:
         return "gaps"
-    loose = [part for part in parts if part.turn_key is None]
-    if (
-        "partial" in grades
-        or rows.loose_checks & USAGE_GAPS
-        or any(
-            tool["turn_key"] is None and tool["pairing"] in ("missing_result", "orphan_result")
-            for tool in rows.tools
-        )
-        or any(part.fidelity == "lower_bound" for part in loose)
-        or any(part.figures["usage_reported"] < part.figures["usage_total"] for part in loose)
-    ):
+    if counts["partial"] or rows.loose_checks & USAGE_GAPS:
         return "partial"
     return "unknown" if rows.facts["stream_grade"] == "unknown" else "complete"
 
 
-def _ai_usage(kind: str, calls: Sequence[Row], parts: Sequence[_Part]) -> list[Row]:
-    calls_of: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    parts_of: dict[tuple[str, str], list[_Part]] = defaultdict(list)
-    for call in calls:
-        calls_of[(call["provider"] or UNKNOWN, call["model"] or UNKNOWN)].append(call)
-    for part in parts:
-        parts_of[(part.provider or UNKNOWN, part.model or UNKNOWN)].append(part)
+def _ai_usage(kind: str, share: Share) -> list[Row]:
     return [
-        {
-            "provider": key[0],
-            "model": key[1],
-            "kind": kind,
-            "call_count": len(calls_of[key]),
-            "failed_count": sum(call["status"] == "failed" for call in calls_of[key]),
-            **_sums(parts_of[key]),
-            "total_duration_ms": add(call["latency_ms"] for call in calls_of[key]),
-        }
-        for key in sorted({*calls_of, *parts_of}, key=_null_first)
+        {"provider": provider, "model": model, "kind": kind, **_fitting(AI, vector)}
+        for (provider, model), vector in _sorted(share.sums["ai"])
     ]
 
 
@@ -494,53 +553,33 @@ def _mcp_key(tool: Row) -> tuple[str, str]:
     return server, name
 
 
-def _tool_usage(
-    kind: str, tools: Sequence[Row], key_of: Callable[[Row], tuple[str, str]], names: tuple[str, str]
-) -> list[Row]:
-    tools_of: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for tool in tools:
-        tools_of[key_of(tool)].append(tool)
+def _tool_usage(kind: str, sums: Mapping[Key, Vector], names: tuple[str, str]) -> list[Row]:
     return [
-        {
-            names[0]: key[0],
-            names[1]: key[1],
-            "kind": kind,
-            "call_count": len(members),
-            "error_count": sum(tool["status"] == "error" for tool in members),
-            "denied_count": sum(tool["status"] == "denied" for tool in members),
-            "total_bytes": add(tool[name] for tool in members for name in ("bytes_sent", "bytes_received")),
-            "total_duration_ms": add(tool["duration_ms"] for tool in members),
-        }
-        for key, members in sorted(tools_of.items(), key=lambda item: _null_first(item[0]))
+        {**dict(zip(names, key, strict=True)), "kind": kind, **_fitting(TOOL, vector)}
+        for key, vector in _sorted(sums)
     ]
 
 
-def _hour_parts(calls: Sequence[Row], parts: Sequence[_Part]) -> list[Row]:
-    counts: dict[tuple[int | None, str, str], int] = defaultdict(int)
-    parts_of: dict[tuple[int | None, str, str], list[_Part]] = defaultdict(list)
-    for call in calls:
-        counts[(_hour(call["hour_at"]), call["provider"] or UNKNOWN, call["model"] or UNKNOWN)] += 1
-    for part in parts:
-        parts_of[(_hour(part.hour_at), part.provider or UNKNOWN, part.model or UNKNOWN)].append(part)
+def _hour_parts(share: Share) -> list[Row]:
     return [
-        {"hour": key[0], "provider": key[1], "model": key[2], "calls": counts[key], **_sums(parts_of[key])}
-        for key in sorted({*counts, *parts_of}, key=_null_first)
+        {"hour": hour, "provider": provider, "model": model, **_fitting(HOURLY, vector)}
+        for (hour, provider, model), vector in _sorted(share.sums["hour"])
     ]
 
 
-def _unpriced(parts: Sequence[_Part]) -> list[Row]:
-    counts: dict[tuple[str | None, str | None], int] = defaultdict(int)
-    for part in parts:
-        if part.overlay["unpriced"]:
-            counts[(part.provider, part.model)] += 1
+def _unpriced(share: Share) -> list[Row]:
     return [
         {
             "check": "unpriced_model",
             "severity": "warning",
             "row": {"provider": provider, "model": model, "calls": count},
         }
-        for (provider, model), count in sorted(counts.items(), key=lambda item: _null_first(item[0]))
+        for (provider, model), (count,) in _sorted(share.sums["unpriced"])
     ]
+
+
+def _sorted(sums: Mapping[Key, Vector]) -> list[tuple[Key, Vector]]:
+    return sorted(sums.items(), key=lambda item: _null_first(item[0]))
 
 
 def _hour(at: int | None) -> int | None:

@@ -18,12 +18,15 @@ from turnledger.rollup.rows import Loaded, Statements
 from turnledger.store.write import copy
 from turnledger.store.write_binary import RowEncoder
 
-Claim = tuple[bytes, str, bytes]
-"""(identity, call_key, content). An empty ``call_key`` claims a place in a family."""
+Claim = tuple[bytes, str, bytes, int | None]
+"""(identity, call_key, content, number of the call's turn). An empty ``call_key`` claims a place in a family."""
 
 CLAIMS = RowEncoder(
-    (("session_no", "int8"),), (("identity", "bytea"), ("call_key", "text"), ("content", "bytea"))
+    (("session_no", "int8"), ("turn_no", "int4")),
+    (("identity", "bytea"), ("call_key", "text"), ("content", "bytea")),
 )
+Concerned = dict[int, set[int] | None]
+"""Sessions to roll up again, by number, with the turns that it is about; None: it may be any of them."""
 _LINKS = ("parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
 
 
@@ -32,17 +35,31 @@ class Decision:
     """Who owns the calls of one session, and which other sessions must be rolled up again."""
 
     ownership: Ownership
-    concerned: set[int]
-    """session_no of each."""
+    concerned: Concerned
 
 
-def settle(do: Statements, loaded: Loaded) -> Decision:
-    """Decide the owners of a session's calls and write its claims (design 5, steps 3 and 4). In the session's transaction, after its lock."""
+class Linked(Exception):
+    """Calls of turns that were not read hang together with those that were: they must be decided with them."""
+
+    def __init__(self, turns: set[int]) -> None:
+        super().__init__(sorted(turns))
+        self.turns = turns
+
+
+def settle(do: Statements, loaded: Loaded, changed: set[bytes]) -> Decision:
+    """Decide the owners of a session's calls and write its claims (design 5, steps 3 and 4). In the session's transaction, after its lock.
+
+    ``changed`` gathers the identities whose claims moved in this transaction: after :class:`Linked`, the same set is given again with more
+    turns read.
+    """
     family = _family(do, loaded.rows.tenant, [_holder(loaded)])
-    before = {(row["identity"], row["call_key"], row["content"]) for row in loaded.before["call_claims"]}
+    before = {
+        (row["identity"], row["call_key"], row["content"], row["turn_no"])
+        for row in loaded.before["call_claims"]
+    }
     after = _claims(do, loaded, family)
-    changed = {identity for identity, _, _ in before ^ after}
-    mine = {identity for identity, call_key, _ in after if call_key}
+    changed |= {claim[0] for claim in before ^ after}
+    mine = {identity for identity, call_key, _, _ in after if call_key}
 
     locked = changed | _shared(do, loaded.session_no, mine)
     _lock(do, locked)
@@ -55,22 +72,29 @@ def settle(do: Statements, loaded: Loaded) -> Decision:
             break
         _lock(do, unlocked)
         locked |= unlocked
+    if loaded.turns is not None and holders:
+        _all_there(do, loaded, group)
 
     everybody = _family(do, loaded.rows.tenant, [_holder(loaded), *holders])
     ownership = decide(everybody.values())
     concerned = _disagreeing(do, holders, numbers, ownership)
-    concerned |= _unaware(do, loaded, family, changed & mine)
-    if _kin(loaded.rows.tenant, loaded.rows.session_id) in changed:
-        concerned |= {
-            row["session_no"]
-            for row in do.rows(
-                "claimed",
-                identities=[_kin(loaded.rows.tenant, loaded.rows.session_id)],
-                session_no=loaded.session_no,
-            )
-        }
+    kin = _kin(loaded.rows.tenant, loaded.rows.session_id)
+    unaware = _unaware(do, loaded, family, changed & mine)
+    if kin in changed:
+        found = do.rows("claimed", identities=[kin], session_no=loaded.session_no)
+        unaware |= {row["session_no"] for row in found}
+    concerned |= dict.fromkeys(unaware)
     own = [found for found in ownership.findings if found[0] == loaded.rows.session_id]
     return Decision(Ownership(ownership.owners, own), concerned)
+
+
+def _all_there(do: Statements, loaded: Loaded, group: set[bytes]) -> None:
+    """Raise :class:`Linked` where other turns of the session claim what others claim too."""
+    assert loaded.turns is not None
+    found = do.rows("linked_turns", identities=list(group), session_no=loaded.session_no)
+    missing = {row["turn_no"] for row in found} - loaded.turns
+    if missing:
+        raise Linked(missing)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------------------
@@ -94,12 +118,13 @@ def _claims(do: Statements, loaded: Loaded, family: Mapping[str, Holder]) -> set
             kin.add(me)
         content = sha256(dumps([*(row[name] for name in DECIDING), (row["order_key"] or b"").hex()]) + links)
         claims.update(
-            (identity, row["call_key"], content.digest()[:16]) for identity in identities(tenant, row, kin)
+            (identity, row["call_key"], content.digest()[:16], row["turn_no"])
+            for identity in identities(tenant, row, kin)
         )
     if parents:
-        claims.add((_kin(tenant, me), "", sha256(links).digest()[:16]))
-        claims.update((_kin(tenant, ancestor), "", b"") for ancestor in family if ancestor != me)
-        claims.update((_kin(tenant, parent), "", b"") for parent in parents if parent != me)
+        claims.add((_kin(tenant, me), "", sha256(links).digest()[:16], None))
+        claims.update((_kin(tenant, ancestor), "", b"", None) for ancestor in family if ancestor != me)
+        claims.update((_kin(tenant, parent), "", b"", None) for parent in parents if parent != me)
     return claims
 
 
@@ -130,22 +155,27 @@ def _lock(do: Statements, wanted: Iterable[bytes]) -> None:
 
 def _write(do: Statements, session_no: int, gone: set[Claim], new: set[Claim]) -> None:
     if gone:
-        pairs = sorted(gone)
+        pairs = sorted(gone, key=_place)
         do.run(
             "unclaim",
             session_no=session_no,
-            identities=[identity for identity, _, _ in pairs],
-            keys=[key for _, key, _ in pairs],
+            identities=[identity for identity, _, _, _ in pairs],
+            keys=[key for _, key, _, _ in pairs],
+            turns=[turn_no for _, _, _, turn_no in pairs],
         )
     copy(
         do.connection,
         f"{do.slot}.call_claims",
         CLAIMS.names,
         [
-            CLAIMS.encode(session_no, {"identity": identity, "call_key": key, "content": content})
-            for identity, key, content in sorted(new)
+            CLAIMS.encode(session_no, turn_no, {"identity": identity, "call_key": key, "content": content})
+            for identity, key, content, turn_no in sorted(new, key=_place)
         ],
     )
+
+
+def _place(claim: Claim) -> tuple[bytes, str, bytes, bool, int]:
+    return *claim[:3], claim[3] is not None, claim[3] or 0
 
 
 # --- the others -------------------------------------------------------------------------------------------------------------------
@@ -218,21 +248,30 @@ def _others(
 
 def _disagreeing(
     do: Statements, holders: Sequence[Holder], numbers: Mapping[str, int], ownership: Ownership
-) -> set[int]:
-    """Sessions whose overlays say another owner than the one decided now."""
+) -> Concerned:
+    """Sessions whose overlays say another owner than the one decided now, and in which turns."""
     decided = {
-        (numbers[one.session_id], row["call_key"]): ownership.owner(one.session_id, row["call_key"])
+        (numbers[one.session_id], row["call_key"]): (
+            ownership.owner(one.session_id, row["call_key"]),
+            row["turn_no"],
+        )
         for one in holders
         for row in one.calls
     }
     if not decided:
-        return set()
-    stored = do.rows("owners_of", sessions=[no for no, _ in decided], keys=[key for _, key in decided])
-    return {
-        row["session_no"]
-        for row in stored
-        if row["owner_session_id"] != decided[row["session_no"], row["call_key"]]
-    }
+        return {}
+    stored = do.rows(
+        "owners_of",
+        sessions=[no for no, _ in decided],
+        keys=[key for _, key in decided],
+        turns=[turn_no for _, turn_no in decided.values()],
+    )
+    concerned: dict[int, set[int]] = defaultdict(set)
+    for row in stored:
+        owner, turn_no = decided[row["session_no"], row["call_key"]]
+        if row["owner_session_id"] != owner:
+            concerned[row["session_no"]].update(() if turn_no is None else (turn_no,))
+    return {number: set(turns) for number, turns in concerned.items()}
 
 
 def _unaware(do: Statements, loaded: Loaded, family: Mapping[str, Holder], changed: set[bytes]) -> set[int]:

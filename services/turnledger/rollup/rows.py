@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,11 @@ from turnledger.store.write_binary import RowEncoder
 Connection = psycopg.Connection[Any]
 
 _SESSION = (("session_no", "int8"),)
-_TURN = (("turn_no", "int4"), ("digest", "text"))
-CALL_OVERLAY = RowEncoder(_SESSION, columns.CALL_OVERLAY)
-PART_OVERLAY = RowEncoder(_SESSION, columns.PART_OVERLAY)
-REPRICED = RowEncoder(_SESSION, columns.REPRICED)
-TURN_OVERLAY = RowEncoder((*_SESSION, *_TURN), columns.TURN_OVERLAY)
+_TURN = (*_SESSION, ("turn_no", "int4"))
+CALL_OVERLAY = RowEncoder(_TURN, columns.CALL_OVERLAY)
+PART_OVERLAY = RowEncoder(_TURN, columns.PART_OVERLAY)
+REPRICED = RowEncoder(_TURN, columns.REPRICED)
+TURN_OVERLAY = RowEncoder((*_TURN, ("digest", "text")), columns.TURN_OVERLAY)
 HOUR_PARTS = RowEncoder((*_SESSION, ("tenant", "text")), columns.HOUR_PARTS)
 HOUR_MARK = RowEncoder((("tenant", "text"),), columns.HOUR_PARTS[:3])
 ROLLUPS = {
@@ -71,7 +71,7 @@ CALLS = tuple(
 _READ: dict[str, tuple[str, tuple[str, ...]]] = {
     "facts": ("session_facts", _names(columns.FACTS)),
     "turns": ("turns", ("turn_no", "digest", "turn_key", "kind", "inherited", "grade")),
-    "calls": ("model_calls", CALLS),
+    "calls": ("model_calls", (*CALLS, "turn_no")),
     "tools": (
         "tool_calls",
         (
@@ -85,19 +85,26 @@ _READ: dict[str, tuple[str, tuple[str, ...]]] = {
                 "pairing",
                 "duration_ms",
             ),
-            *("bytes_sent", "bytes_received", "kind", "inherited_event"),
+            *("bytes_sent", "bytes_received", "kind", "inherited_event", "turn_no"),
         ),
     ),
-    "contributions": ("usage_parts", _names(columns.USAGE_PARTS)),
-    "call_overlay": ("call_overlay", _names(columns.CALL_OVERLAY)),
-    "part_overlay": ("part_overlay", _names(columns.PART_OVERLAY)),
-    "repriced": ("repriced", _names(columns.REPRICED)),
+    "contributions": ("usage_parts", _names(columns.USAGE_PARTS, "turn_no")),
+    "call_overlay": ("call_overlay", _names(columns.CALL_OVERLAY, "turn_no")),
+    "part_overlay": ("part_overlay", _names(columns.PART_OVERLAY, "turn_no")),
+    "repriced": ("repriced", _names(columns.REPRICED, "turn_no")),
     "turn_overlay": ("turn_overlay", _names(columns.TURN_OVERLAY, "turn_no", "digest")),
     "hour_parts": ("hour_parts", _names(columns.HOUR_PARTS)),
-    "call_claims": ("call_claims", ("identity", "call_key", "content")),
+    "call_claims": ("call_claims", ("identity", "call_key", "content", "turn_no")),
     **{table: (table, _names(listed)) for table, listed in ROLLUPS.items()},
 }
 """What is read of a session: (table, columns)."""
+_BY_TURN = frozenset(
+    (
+        *("turns", "calls", "tools", "contributions"),
+        *("call_overlay", "part_overlay", "repriced", "turn_overlay", "call_claims"),
+    )
+)
+"""What of it stands beside turns, so that it can be read of some of them alone."""
 _ALSO = (
     *("session", "conflicts", "dead_letters", "loose_checks", "open_gaps"),
     *("redacted_events", "redacted_count", "rollup_findings", "price_state", "vacuum"),
@@ -113,6 +120,8 @@ class Loaded:
     """One session as the projections hold it."""
 
     session_no: int
+    turns: frozenset[int] | None
+    """The numbers of the turns that were read, beside what stands outside of turns; None: all of them."""
     rows: SessionRows
     turn_numbers: dict[str, int]
     """turn_key: turn_no."""
@@ -125,13 +134,15 @@ class Loaded:
     redacted: int
     """… of so many."""
     before: dict[str, list[Row]]
-    """By table: what the last roll-up set."""
+    """By table: what the last roll-up set of the turns that were read, and of the session."""
     prices: State
     """Which prices there are."""
     late: list[Row]
     """The first events that came after a vacuum …"""
     late_count: int
     """… of so many."""
+    once: bool
+    """No row stands beside two turns."""
 
     @property
     def vacuumed(self) -> bool:
@@ -179,26 +190,33 @@ class Statements:
         """How many rows it touched."""
         return self.connection.execute(self.text(name, table), values).rowcount
 
-    def take_marks(self, session_no: int) -> int:
-        """Take a session's marks; how many there were."""
-        taken = self.value("take_shadow_marks" if self.shadow else "take_marks", session_no=session_no)
-        return int(taken)
+    def take_marks(self, session_no: int) -> list[Row]:
+        """Take a session's marks: {turns, basis} of each, the numbers of the turns that it is about (None: it may be any), and what the shares of
+        a long session were made for (None where it has none)."""
+        name = "take_shadow_marks" if self.shadow else "take_marks"
+        return self.rows(name, session_no=session_no)
 
-    def session(self, session_no: int) -> dict[str, list[Row]]:
-        """Everything of ``_READ`` and ``_ALSO`` of one session in one round trip: 20 of them would take longer than the rest."""
-        texts = {name: self.text("projected", table, listed) for name, (table, listed) in _READ.items()}
+    def session(self, session_no: int, turns: Collection[int] | None = None) -> dict[str, list[Row]]:
+        """Everything of ``_READ`` and ``_ALSO`` of one session in one round trip: 20 of them would take longer than the rest. ``turns``: of what
+        stands beside turns, only these and what stands outside."""
+        some = frozenset() if turns is None else _BY_TURN
+        texts = {
+            name: self.text("projected_turns" if name in some else "projected", table, listed)
+            for name, (table, listed) in _READ.items()
+        }
         texts |= {name: self.text(name) for name in _ALSO}
+        given = {"session_no": session_no, "turns": sorted(turns or ())}
         with self.connection.pipeline():
             cursors = {
-                name: self.connection.cursor(binary=True).execute(text, {"session_no": session_no})
-                for name, text in texts.items()
+                name: self.connection.cursor(binary=True).execute(text, given) for name, text in texts.items()
             }
         return {name: _rows(cursor) for name, cursor in cursors.items()}
 
     def calls_of(self, sessions: Sequence[int], keys: Sequence[str]) -> list[Row]:
         """The calls of these keys in these sessions, pair by pair, with ``session_id`` and ``session_no``."""
         with self.connection.cursor(binary=True) as cursor:
-            cursor.execute(self.text("calls_of", "", CALLS, "c."), {"sessions": sessions, "keys": keys})
+            wanted = (*CALLS, "turn_no")
+            cursor.execute(self.text("calls_of", "", wanted, "c."), {"sessions": sessions, "keys": keys})
             return _once(_rows(cursor), "session_no", "call_key")
 
 
@@ -216,15 +234,22 @@ def _once(rows: Iterable[Row], *key: str) -> list[Row]:
     return list({tuple(row[name] for name in key): row for row in rows}.values())
 
 
-def load(do: Statements, session_no: int) -> Loaded | None:
-    """Everything that the sums of a session are made from; None where ingest has not projected it (any more)."""
-    found = do.session(session_no)
+def load(do: Statements, session_no: int, numbers: Collection[int] | None = None) -> Loaded | None:
+    """Everything that the sums of a session are made from, or (``numbers``) that of some of its turns and of what stands outside of turns; None where
+    ingest has not projected it (any more). Which turns are disputed is known of the whole alone."""
+    found = do.session(session_no, numbers)
     if not found["session"] or not found["facts"]:
         return None
     turns, conflicts = found["turns"], found["conflicts"]
     gone = found["vacuum"][0]["vacuumed"]
     kept = kept_of(do.connection, [session_no])[session_no] if gone else None
     late, late_count = ([], 0) if kept is None else late_events(do.connection, session_no, kept)
+    if kept is not None:
+        disputed = kept.disputed_turns
+    elif numbers is not None:
+        disputed = frozenset()
+    else:
+        disputed = disputed_turns(do.connection, session_no, conflicts)
     rows = SessionRows(
         tenant=found["session"][0]["tenant"],
         session_id=found["session"][0]["session_id"],
@@ -237,13 +262,12 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         open_gaps=found["open_gaps"][0]["ranges"] if kept is None else kept.open_gaps,
         conflicts=len(conflicts),
         dead_letters=len(found["dead_letters"]),
-        disputed_turns=disputed_turns(do.connection, session_no, conflicts)
-        if kept is None
-        else kept.disputed_turns,
+        disputed_turns=disputed,
         detail="full" if kept is None else "vacuumed",
     )
     return Loaded(
         session_no,
+        None if numbers is None else frozenset(numbers),
         rows,
         {turn["turn_key"]: turn["turn_no"] for turn in turns},
         {turn["turn_key"]: turn["digest"] for turn in turns},
@@ -255,6 +279,8 @@ def load(do: Statements, session_no: int) -> Loaded | None:
         State(**found["price_state"][0]),
         late,
         late_count,
+        (len(rows.calls), len(rows.tools), len(rows.contributions))
+        == (len(found["calls"]), len(found["tools"]), len(found["contributions"])),
     )
 
 
@@ -293,8 +319,10 @@ def put(do: Statements, loaded: Loaded, rollup: SessionRollup, findings: Sequenc
     ``findings``: groups as ``fold.findings.grouped`` gives them. Raises :class:`Torn`.
     """
     moved = _put_calls(do, loaded, rollup)
-    _set(do, loaded, "part_overlay", PART_OVERLAY, _names(columns.PART_OVERLAY), ("part_key",), rollup.parts)
-    _set(do, loaded, "repriced", REPRICED, _names(columns.REPRICED), _REPRICED_KEY, rollup.repriced)
+    _put_beside_turns(
+        do, loaded, "part_overlay", PART_OVERLAY, columns.PART_OVERLAY, ("part_key",), rollup.parts
+    )
+    _put_beside_turns(do, loaded, "repriced", REPRICED, columns.REPRICED, _REPRICED_KEY, rollup.repriced)
     _put_turns(do, loaded, rollup, moved)
     for table, listed in ROLLUPS.items():
         rows = [rollup.session] if table == "sessions" else getattr(rollup, table)
@@ -306,7 +334,7 @@ def put(do: Statements, loaded: Loaded, rollup: SessionRollup, findings: Sequenc
 def remove(do: Statements, session_no: int) -> None:
     """Take back everything of a session that is projected no more."""
     found = do.session(session_no)
-    for table in (*DERIVED, "call_claims"):
+    for table in (*DERIVED, "call_claims", "rollup_shares"):
         do.run("delete", table, session_no=session_no)
     do.run("delete_findings", session_no=session_no)
     if found["session"]:
@@ -318,20 +346,59 @@ def _put_calls(do: Statements, loaded: Loaded, rollup: SessionRollup) -> set[str
 
     A row that stands twice is replaced: one of the two alone would look unmoved.
     """
-    before = {row["call_key"]: row for row in loaded.before["call_overlay"]}
-    times = Counter(row["call_key"] for row in loaded.before["call_overlay"])
+    beside = {call["call_key"]: call["turn_no"] for call in loaded.rows.calls}
+    before = {(row["turn_no"], row["call_key"]): row for row in loaded.before["call_overlay"]}
+    times = Counter((row["turn_no"], row["call_key"]) for row in loaded.before["call_overlay"])
     names = _names(columns.CALL_OVERLAY)
-    moved = [
-        row
-        for row in rollup.calls
-        if times[row["call_key"]] > 1 or not _same(before.get(row["call_key"]), row, names)
+    now = {(beside[row["call_key"]], row["call_key"]): row for row in rollup.calls}
+    moved = {
+        place: row
+        for place, row in now.items()
+        if times[place] > 1 or not _same(before.get(place), row, names)
+    }
+    stale = [place for place in before if place not in now or place in moved]
+    loose = [key for turn_no, key in stale if turn_no is None]
+    if loose:
+        do.run("delete_loose_calls", session_no=loaded.session_no, keys=loose)
+    if len(loose) < len(stale):
+        turns, keys = zip(*(place for place in stale if place[0] is not None), strict=True)
+        do.run("delete_calls", session_no=loaded.session_no, turns=list(turns), keys=list(keys))
+    _copy(
+        do,
+        "call_overlay",
+        CALL_OVERLAY,
+        [CALL_OVERLAY.encode(loaded.session_no, turn_no, row) for (turn_no, _), row in moved.items()],
+    )
+    return {key for _, key in moved}
+
+
+def _put_beside_turns(
+    do: Statements,
+    loaded: Loaded,
+    table: str,
+    encoder: RowEncoder,
+    listed: Sequence[columns.Column],
+    key: Sequence[str],
+    rows: Sequence[Row],
+) -> None:
+    """Replace the rows beside the turns that were read, and those outside of turns, unless they are what they were, each once."""
+    beside = {("call_key", call["call_key"]): call["turn_no"] for call in loaded.rows.calls}
+    beside |= {("part_key", part["part_key"]): part["turn_no"] for part in loaded.rows.contributions}
+    placed = [
+        {**row, "turn_no": beside[next((name, row[name]) for name in key if row[name] is not None)]}
+        for row in rows
     ]
-    stale = before.keys() - {row["call_key"] for row in rollup.calls}
-    stale |= {row["call_key"] for row in moved if row["call_key"] in before}
-    if stale:
-        do.run("delete_calls", session_no=loaded.session_no, keys=sorted(stale))
-    _copy(do, "call_overlay", CALL_OVERLAY, [CALL_OVERLAY.encode(loaded.session_no, row) for row in moved])
-    return {row["call_key"] for row in moved}
+    before, names = loaded.before[table], _names(listed)
+    old, new = _by(("turn_no", *key), before), _by(("turn_no", *key), placed)
+    unique = len(old) == len(before)
+    if unique and old.keys() == new.keys() and all(_same(old[one], new[one], names) for one in new):
+        return
+    if before and loaded.turns is None:
+        do.run("delete", table, session_no=loaded.session_no)
+    elif before:
+        do.run("delete_of_turns", table, session_no=loaded.session_no, turns=sorted(loaded.turns or ()))
+        do.run("delete_loose", table, session_no=loaded.session_no)
+    _copy(do, table, encoder, [encoder.encode(loaded.session_no, row["turn_no"], row) for row in placed])
 
 
 def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_calls: set[str]) -> None:
@@ -417,9 +484,12 @@ def _put_hours(
     moved = [key for key in {**old, **new} if not _same(old.get(key), new.get(key), names)]
     if not moved:
         return
-    if before:
-        do.run("delete", "hour_parts", session_no=session_no)
-    _copy(do, "hour_parts", HOUR_PARTS, [HOUR_PARTS.encode(session_no, tenant, row) for row in after])
+    gone = [key for key in moved if key in old]
+    if gone:
+        hours, providers, models = map(list, zip(*gone, strict=True))
+        do.run("delete_hours", session_no=session_no, hours=hours, providers=providers, models=models)
+    rows = [HOUR_PARTS.encode(session_no, tenant, new[key]) for key in moved if key in new]
+    _copy(do, "hour_parts", HOUR_PARTS, rows)
     marks = [HOUR_MARK.encode(tenant, dict(zip(_HOUR_KEY, key, strict=True))) for key in moved]
     _copy(do, "hour_marks", HOUR_MARK, marks)
 

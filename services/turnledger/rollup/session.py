@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from enum import Enum
 
 import psycopg
 
 from turnledger.fold.findings import grouped, redacted_at_ingest
 from turnledger.fold.model import Row
-from turnledger.fold.rollup import PriceFunction, roll_up
 from turnledger.fold.vacuumed import late_after_vacuum
-from turnledger.rollup.claims import settle
+from turnledger.rollup.blocks import basis_of, blocks_of, roll_up_blocks, turns_of, with_turns
+from turnledger.rollup.claims import Linked, settle
 from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.rollup.rows import Loaded, Statements, load, put, remove
 
@@ -44,13 +45,10 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
             return Outcome.BUSY
         if state["waits"] and not now:
             return Outcome.WAITS
-        if not do.take_marks(session_no):
+        marks = do.take_marks(session_no)
+        if not marks:
             return Outcome.WAITS
-        loaded = load(do, session_no)
-        if loaded is None:
-            remove(do, session_no)
-        else:
-            _set(do, loaded, prices_of(price, do.connection, loaded.prices))
+        outcome = _set(do, session_no, marks, price)
         took = time.monotonic() - began
         do.run(
             "due",
@@ -58,18 +56,49 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
             seconds=max(LEAST_PAUSE_SECONDS, PAUSE_FACTOR * took),
             took_ms=round(took * 1000),
         )
-    return Outcome.REMOVED if loaded is None else Outcome.SET
+    return outcome
 
 
-def _set(do: Statements, loaded: Loaded, price: PriceFunction) -> None:
-    decision = settle(do, loaded)
+def _set(do: Statements, session_no: int, marks: Sequence[Row], price: PriceSource) -> Outcome:
+    """Read as little as the marks allow, and more where that does not do: all of it in the end."""
+    moved = blocks_of(marks)
+    changed: set[bytes] = set()
+    while True:
+        loaded = load(do, session_no, None if moved is None else turns_of(moved))
+        if loaded is None:
+            remove(do, session_no)
+            return Outcome.REMOVED
+        if moved is not None and (
+            loaded.rows.conflicts or loaded.vacuumed or marks[0]["basis"] != basis_of(loaded.rows.facts)
+        ):
+            moved = None
+            continue
+        try:
+            decision = settle(do, loaded, changed)
+        except Linked as linked:
+            moved = with_turns(moved, linked.turns)
+            continue
+        break
     tenant, session_id = loaded.rows.tenant, loaded.rows.session_id
-    rollup = roll_up(loaded.rows, lambda call_key: decision.ownership.owner(session_id, call_key), price)
-    found = [finding for _, finding in decision.ownership.findings]
+    rollup = roll_up_blocks(
+        do,
+        loaded,
+        moved,
+        lambda call_key: decision.ownership.owner(session_id, call_key),
+        prices_of(price, do.connection, loaded.prices),
+        has_shares=marks[0]["basis"] is not None,
+    )
+    found = [row for _, row in decision.ownership.findings if row["check"] != "inherited_without_source"]
     found += [*rollup.findings, *_delivery(loaded)]
     put(do, loaded, rollup, grouped(tenant, session_id, found))
     if decision.concerned:
-        do.run("mark", sessions=sorted(decision.concerned))
+        numbers = sorted(decision.concerned)
+        do.run("mark", sessions=numbers, turns=[_array(decision.concerned[number]) for number in numbers])
+    return Outcome.SET
+
+
+def _array(turns: set[int] | None) -> str | None:
+    return None if turns is None else "{" + ",".join(map(str, sorted(turns))) + "}"
 
 
 def _delivery(loaded: Loaded) -> list[Row]:

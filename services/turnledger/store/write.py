@@ -98,6 +98,11 @@ event_fields = struct.Struct(">iqiqiqiqii").pack
 """The numbers and lengths of :func:`event_parts`: each value after its width, the instant counted from 2000, no hash."""
 _event_fields_untimed = struct.Struct(">iqiqiqiii").pack
 
+_INT4_OID = 23
+_ARRAY = struct.Struct(">iiiii").pack
+"""Dimensions, no nulls, the type of the elements, how many, the first index."""
+_NO_INT4 = struct.pack(">iiii", 12, 0, 0, _INT4_OID)
+
 EVENT_PARTS = 4
 """Parts of an event's row: what the transaction knows, the type, the numbers and lengths, the raw bytes. They are joined once, when
 the row is sent: its bytes are copied a single time on the way."""
@@ -270,12 +275,7 @@ def write_in(
             },
         )
     _dead_letters(connection, round_)
-    copy(
-        connection,
-        "ledger.marks",
-        ("session_no",),
-        [field_count(1) + int8(number) for number in dict.fromkeys(marks)],
-    )
+    copy(connection, "ledger.marks", ("session_no", "turns"), mark_rows(marks, round_.units))
     if round_.disturb:
         connection.execute(
             "update ledger.ingest_progress p set disturbed = disturbed + 1 from unnest(%s::text[], %s::int4[]) u (topic, partition) "
@@ -288,6 +288,29 @@ def write_in(
         _account(connection, round_)
     elif not round_.accounted:
         _audit(connection, round_)
+
+
+def mark_rows(sessions: Iterable[int], units: Iterable[Unit]) -> list[bytes]:
+    """A mark a session with the numbers of its turns that this round wrote or took back; null where it may be any of them."""
+    turns: dict[int, set[int] | None] = {number: set() for number in sessions}
+    for unit in units:
+        moved = turns.setdefault(unit.session_no, set())
+        if unit.wipe:
+            turns[unit.session_no] = None
+        elif moved is not None and unit.turn is not None:
+            moved.add(unit.turn[1])
+    return [
+        field_count(2) + int8(number) + (NULL if moved is None else int4_array(sorted(moved)))
+        for number, moved in turns.items()
+    ]
+
+
+def int4_array(values: Sequence[int]) -> bytes:
+    """An ``int4[]`` of one dimension in binary form."""
+    if not values:
+        return _NO_INT4
+    body = _ARRAY(1, 0, _INT4_OID, len(values), 1) + b"".join(map(int4, values))
+    return length(len(body)) + body
 
 
 def day_of(round_: Round, today: date) -> date:

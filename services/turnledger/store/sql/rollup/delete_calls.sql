@@ -1,1 +1,3 @@
-delete from {slot}.call_overlay where session_no = %(session_no)s and call_key = any(%(keys)s)
+delete from {slot}.call_overlay o
+using unnest(%(turns)s::int4[], %(keys)s::text[]) g (turn_no, call_key)
+where o.session_no = %(session_no)s and o.turn_no = g.turn_no and o.call_key = g.call_key

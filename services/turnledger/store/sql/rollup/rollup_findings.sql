@@ -1,1 +1,1 @@
-select "check", severity, count, rows from {slot}.findings where session_no = %(session_no)s and source = 'rollup'
+select "check", severity, count, rows from {slot}.findings where session_no = %(session_no)s and turn_no is null and source = 'rollup'

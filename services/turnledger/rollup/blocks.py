@@ -1,0 +1,181 @@
+"""Long sessions by blocks of turns: what a block adds to the sums is kept, so that a turn that moves costs the same in a session of any age.
+
+A block of level 1 is 16 turns by their numbers; a block of each further level is 16 of the level below. When turns move, their blocks are read and made
+again, then the blocks above them from what is kept of their neighbours, then the session's own rows from the highest level: sums are always set from their
+parts, nothing is ever added to an old figure. Reading it all gives the same shares (``fold.shares``), and does so wherever what they were made for has moved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from turnledger.contract.canonical import dumps
+from turnledger.fold import shares
+from turnledger.fold.model import Row
+from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, part_of, whole
+from turnledger.fold.shares import Share, merged
+from turnledger.rollup.rows import Loaded, Statements
+from turnledger.store.write import copy
+from turnledger.store.write_binary import RowEncoder
+
+FAN = 16
+"""Turns in a block and blocks in a block above. At 16 a moved turn costs 16 turns read and at most 45 kept shares, whatever the session's age."""
+LEVELS = 3
+"""The session's rows are summed from blocks of 4,096 turns: four of them at 200,000 events of fourteen a turn."""
+LONG = 64
+"""Turns up to which a session is read whole: that costs about what its blocks would."""
+MOST = 32
+"""Blocks that may move at once before reading the whole session is no more work."""
+FORMAT = 1
+"""Of what a share holds. Shares of another format are made anew."""
+
+_SHARES = RowEncoder((("session_no", "int8"),), (("level", "int4"), ("block", "int4"), ("share", "text")))
+
+
+def blocks_of(marks: Iterable[Row]) -> set[int] | None:
+    """The blocks of level 1 that marks are about; None where all of the session is to be read. ``marks``: {turns, basis}."""
+    moved: set[int] = set()
+    for mark in marks:
+        if mark["turns"] is None or mark["basis"] is None:
+            return None
+        moved.update(turn_no // FAN for turn_no in mark["turns"])
+    return moved if len(moved) <= MOST else None
+
+
+def with_turns(moved: set[int] | None, turns: Iterable[int]) -> set[int] | None:
+    """The same with the blocks of some more turns."""
+    if moved is None:
+        return None
+    more = moved | {turn_no // FAN for turn_no in turns}
+    return more if len(more) <= MOST else None
+
+
+def turns_of(moved: Iterable[int]) -> list[int]:
+    """The numbers that turns in these blocks may have."""
+    return [turn_no for block in moved for turn_no in range(block * FAN, (block + 1) * FAN)]
+
+
+def basis_of(facts: Row) -> str:
+    """What every share of a session depends on beside the rows of its turns, which marks do not tell."""
+    links = ("kind", "parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
+    return dumps([FORMAT, *(facts[name] for name in links)]).decode()
+
+
+def roll_up_blocks(
+    do: Statements,
+    loaded: Loaded,
+    moved: set[int] | None,
+    owner: Callable[[str], str],
+    price: PriceFunction,
+    *,
+    has_shares: bool,
+) -> SessionRollup:
+    """The sums of a session of which these blocks were read, or (None) all. Keeps the shares that moved, if it is long."""
+    if moved is None and len(loaded.turn_numbers) <= LONG:
+        if has_shares:
+            do.run("delete", "rollup_shares", session_no=loaded.session_no)
+        part = part_of(loaded.rows, owner, price)
+        return _with_sole(whole(loaded.rows, part.share, [part]), part.share)
+    outside, by_block = _split(loaded.rows, loaded.turn_numbers)
+    loose = part_of(outside, owner, price)
+    parts = {block: part_of(rows, owner, price) for block, rows in by_block.items()}
+    shares_of = {block: part.share for block, part in parts.items()}
+    if moved is None:
+        top = _keep_all(do, loaded, shares_of, has_shares)
+    else:
+        for block in moved - shares_of.keys():
+            shares_of[block] = Share()  # its last turn is gone
+        top = _keep_moved(do, loaded, shares_of)
+    share = merged([loose.share, *top])
+    return _with_sole(whole(loaded.rows, share, [loose, *parts.values()]), share)
+
+
+def _with_sole(rollup: SessionRollup, share: Share) -> SessionRollup:
+    """With ``inherited_without_source``, a row a call, in the order of contract 5."""
+    rollup.findings += [
+        {
+            "check": "inherited_without_source",
+            "severity": "warning",
+            "row": {"turn_key": turn_key, "model_call_id": call_id, "message_id": message_id},
+        }
+        for _, _, turn_key, call_id, message_id in sorted(share.sums["sole"], key=lambda key: key[:2])
+    ]
+    return rollup
+
+
+def _split(rows: SessionRows, numbers: Mapping[str, int]) -> tuple[SessionRows, dict[int, SessionRows]]:
+    """(what stands outside of turns, the rows of each block)."""
+    found: dict[int | None, SessionRows] = defaultdict(
+        lambda: replace(rows, turns=[], calls=[], tools=[], contributions=[])
+    )
+    for turn in rows.turns:
+        _append(found[numbers[turn["turn_key"]] // FAN].turns, turn)
+    for name in ("calls", "tools", "contributions"):
+        for row in getattr(rows, name):
+            block = None if row["turn_no"] is None else row["turn_no"] // FAN
+            _append(getattr(found[block], name), row)
+    outside = found[None]
+    return outside, {block: part for block, part in found.items() if block is not None}
+
+
+def _append(rows: Sequence[Row], row: Row) -> None:
+    assert isinstance(rows, list)
+    rows.append(row)
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------------------
+
+
+def _keep_all(do: Statements, loaded: Loaded, shares_of: dict[int, Share], has_shares: bool) -> list[Share]:
+    """Keep every share of a long session, unless its rows are just moving from turn to turn; all shares of the highest level."""
+    if has_shares:
+        do.run("delete", "rollup_shares", session_no=loaded.session_no)
+    if not loaded.once:
+        return list(shares_of.values())
+    rows: list[Row] = [{"level": 0, "block": 0, "share": basis_of(loaded.rows.facts)}]
+    of_level = shares_of
+    for level in range(1, LEVELS + 1):
+        rows += [{"level": level, "block": block, "share": share.dump()} for block, share in of_level.items()]
+        if level < LEVELS:
+            of_level = {above: merged(members) for above, members in _grouped_above(of_level).items()}
+    copy(
+        do.connection,
+        f"{do.slot}.rollup_shares",
+        _SHARES.names,
+        [_SHARES.encode(loaded.session_no, row) for row in rows],
+    )
+    return list(of_level.values())
+
+
+def _keep_moved(do: Statements, loaded: Loaded, shares_of: dict[int, Share]) -> list[Share]:
+    """Keep the shares that moved on every level, made of them and of their neighbours; all shares of the highest level."""
+    number = loaded.session_no
+    kept: list[tuple[int, int, str]] = []
+    of_level = shares_of
+    for level in range(1, LEVELS + 1):
+        kept += [(level, block, share.dump()) for block, share in of_level.items()]
+        if level == LEVELS:
+            break
+        above = {block // FAN for block in of_level}
+        neighbours = [
+            block for one in above for block in range(one * FAN, (one + 1) * FAN) if block not in of_level
+        ]
+        found = do.rows("shares", session_no=number, level=level, blocks=neighbours)
+        all_of_it = of_level | {row["block"]: shares.load(row["share"]) for row in found}
+        of_level = {one: merged(members) for one, members in _grouped_above(all_of_it).items()}
+    found = do.rows("shares_of_level", session_no=number, level=LEVELS)
+    top = {row["block"]: shares.load(row["share"]) for row in found if row["block"] not in of_level}
+    if kept:
+        levels, blocks, texts = zip(*kept, strict=True)
+        do.run("set_shares", session_no=number, levels=list(levels), blocks=list(blocks), shares=list(texts))
+    return [*top.values(), *of_level.values()]
+
+
+def _grouped_above(of_level: Mapping[int, Share]) -> dict[int, Sequence[Share]]:
+    """Shares by the block above them."""
+    above: dict[int, list[Share]] = defaultdict(list)
+    for block, share in of_level.items():
+        above[block // FAN].append(share)
+    return dict(above)

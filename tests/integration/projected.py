@@ -206,8 +206,64 @@ def project(connection: psycopg.Connection[Any], records: Sequence[bytes]) -> No
     with connection.transaction():
         for (tenant, session_id), events in dedupe(enumerate(records, 1)).sessions.items():
             session_no = _session_no(connection, tenant, session_id)
-            _put(connection, session_no, fold_session(tenant, session_id, events))
+            fold = fold_session(tenant, session_id, events)
+            _put(connection, session_no, fold, {one.turn.key: at for at, one in enumerate(fold.turns, 1)})
             connection.execute("insert into ledger.marks (session_no) values (%s)", (session_no,))
+
+
+class Projector:
+    """The same as the worker does it for a session that goes on: turns keep their numbers, and marks name those that moved."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self.numbers: dict[int, dict[str, int]] = {}
+        self.written: dict[int, dict[int | None, list[Any]]] = {}
+
+    def project(self, records: Sequence[bytes]) -> dict[int, list[int]]:
+        """The turns that moved, by session_no."""
+        moved: dict[int, list[int]] = {}
+        with self.connection.transaction():
+            for (tenant, session_id), events in dedupe(enumerate(records, 1)).sessions.items():
+                session_no = _session_no(self.connection, tenant, session_id)
+                fold = fold_session(tenant, session_id, events)
+                numbers = self.numbers.setdefault(session_no, {})
+                for one in fold.turns:
+                    numbers.setdefault(one.turn.key, len(numbers) + 1)
+                rows = _put(self.connection, session_no, fold, numbers)
+                before = self.written.get(session_no, {})
+                moved[session_no] = sorted(
+                    number
+                    for number in {*before, *rows}
+                    if number is not None and before.get(number) != rows.get(number)
+                )
+                self.written[session_no] = rows
+                self.connection.execute(
+                    "insert into ledger.marks (session_no, turns, slot) values (%s, %s::int4[], %s)",
+                    (session_no, moved[session_no], SLOT),
+                )
+        return moved
+
+
+def lengthen(connection: psycopg.Connection[Any], session_id: str, turns: int) -> int:
+    """Give a session with one projected turn so many like it, under keys of their own; its session_no. No marks."""
+    ((session_no,),) = connection.execute(
+        "select session_no from ledger.sessions where session_id = %s", (session_id,)
+    ).fetchall()
+    for table, key in (
+        ("turns", None),
+        ("turn_records", None),
+        ("model_calls", "call_key"),
+        ("tool_calls", "tool_key"),
+    ):
+        described = connection.execute(f"select * from {SLOT}.{table} limit 0").description or []  # type: ignore[call-overload]
+        said = {"turn_no": "n"}
+        said |= {name: f"t.{name} || '-' || n" for name in ("turn_key", "turn_id", "message_id", key)}
+        listed = ", ".join(said.get(column.name, f"t.{column.name}") for column in described)
+        connection.execute(
+            f"insert into {SLOT}.{table} select {listed} from {SLOT}.{table} t, generate_series(2, %s) n where t.session_no = %s",  # type: ignore[call-overload]
+            (turns, session_no),
+        )
+    return int(session_no)
 
 
 def _session_no(connection: psycopg.Connection[Any], tenant: str, session_id: str) -> int:
@@ -223,29 +279,45 @@ def _session_no(connection: psycopg.Connection[Any], tenant: str, session_id: st
     return int(known[0])
 
 
-def _put(connection: psycopg.Connection[Any], session_no: int, fold: SessionFold) -> None:
+def _put(
+    connection: psycopg.Connection[Any], session_no: int, fold: SessionFold, numbers: dict[str, int]
+) -> dict[int | None, list[Any]]:
+    """Replace all rows of a session; what was written, by the number of its turn."""
     rows: dict[str, list[bytes]] = {table: [] for table in write.PROJECTED}
+    written: dict[int | None, list[Any]] = {}
     rows["session_facts"].append(write.FACTS.encode(session_no, fold.facts))
-    places = [(number, one) for number, one in enumerate(fold.turns, 1)]
+    places = [(numbers[one.turn.key], one) for one in fold.turns]
     for turn_no, one in places:
         rows["turns"].append(write.TURNS.encode(session_no, turn_no, 1, one.digest, one.flat))
         rows["turn_records"].append(
             write.TURN_RECORDS.encode(session_no, turn_no, 1, one.digest, one.body, {})
         )
+        written[turn_no] = [rows["turns"][-1], rows["turn_records"][-1]]
     groups: list[tuple[int | None, Any]] = [*places, (None, fold)]
     for turn_no, held in groups:
-        rows["model_calls"] += [write.MODEL_CALLS.encode(session_no, turn_no, row) for row in held.calls]
-        rows["tool_calls"] += [write.TOOL_CALLS.encode(session_no, turn_no, row) for row in held.tools]
-        rows["usage_parts"] += [
-            write.USAGE_PARTS.encode(session_no, turn_no, contribution_row(part))
-            for part in held.parts
-            if part.call_key is None
-        ]
-        found = grouped(fold.tenant, fold.session_id, held.findings)
-        rows["findings"] += [write.FINDINGS.encode(session_no, turn_no, "fold", row) for row in found]
+        made = {
+            "model_calls": [write.MODEL_CALLS.encode(session_no, turn_no, row) for row in held.calls],
+            "tool_calls": [write.TOOL_CALLS.encode(session_no, turn_no, row) for row in held.tools],
+            "usage_parts": [
+                write.USAGE_PARTS.encode(session_no, turn_no, contribution_row(part))
+                for part in held.parts
+                if part.call_key is None
+            ],
+            "findings": [
+                write.FINDINGS.encode(session_no, turn_no, "fold", row)
+                for row in grouped(fold.tenant, fold.session_id, held.findings)
+            ],
+        }
+        for table, encoded in made.items():
+            rows[table] += encoded
+        written.setdefault(turn_no, []).append(made)
     for table, encoded in rows.items():
         connection.execute(f"delete from {SLOT}.{table} where session_no = %s", (session_no,))
         write.copy(connection, f"{SLOT}.{table}", write.PROJECTED[table].names, encoded)
+    connection.execute(
+        "delete from ledger.gaps where stream_no in (select stream_no from ledger.streams where session_no = %s)",
+        (session_no,),
+    )
     for gap in fold.gaps:
         stream = connection.execute(
             "insert into ledger.streams (session_no, producer, epoch, stream) values (%s, %s, %s, %s) "
@@ -253,11 +325,11 @@ def _put(connection: psycopg.Connection[Any], session_no: int, fold: SessionFold
             (session_no, gap["producer"], gap["epoch"], gap["stream"]),
         ).fetchone()
         assert stream is not None
-        connection.execute("delete from ledger.gaps where stream_no = %s", stream)
         connection.execute(
             "insert into ledger.gaps (stream_no, from_seq, to_seq, state, missing) values (%s, %s, %s, %s, %s)",
             (*stream, gap["from_seq"], gap["to_seq"], gap["state"], gap["to_seq"] - gap["from_seq"] + 1),
         )
+    return written
 
 
 # --- what is compared --------------------------------------------------------------------------------------------------------------

@@ -38,8 +38,9 @@ PROJECTED: dict[str, tuple[columns.Column, ...]] = {
         for name, own in columns.POINT_TABLES.items()
         if name not in ("model_items", "tool_responses")
     },
-    "call_overlay": (*SESSION, *columns.CALL_OVERLAY),
-    "part_overlay": (*SESSION, *columns.PART_OVERLAY),
+    "call_overlay": (*SESSION, *columns.CALL_OVERLAY, ("turn_no", "int4")),
+    "part_overlay": (*SESSION, *columns.PART_OVERLAY, ("turn_no", "int4")),
+    "repriced": (*SESSION, *columns.REPRICED, ("turn_no", "int4")),
     "turn_overlay": (*TURN, ("digest", "text"), *columns.TURN_OVERLAY),
     "sessions": (*SESSION, *columns.SESSIONS),
     "ai_usage": (*SESSION, *columns.AI_USAGE),

@@ -95,7 +95,7 @@ _LEDGER: dict[str, dict[str, str]] = {
     "redactions": {
         "session_no": "int8", "stream_no": "int8", "seq": "int8", "receipt_key": "text", "redactions": "jsonb",
     },
-    "marks": {"session_no": "int8", "turns": "int4[]"},
+    "marks": {"session_no": "int8", "turns": "int4[]", "slot": "text"},
     "ingest_batches": {
         "batch_no": "int8", "topic": "text", "partition": "int4", "epoch": "int8", "from_offset": "int8", "to_offset": "int8",
         "records": "int4", "holes": "int8", "accepted": "int4", "duplicates": "int4", "unverified": "int4", "conflicts": "int4",

@@ -275,7 +275,12 @@ def write_in(
             },
         )
     _dead_letters(connection, round_)
-    copy(connection, "ledger.marks", ("session_no", "turns"), mark_rows(marks, round_.units))
+    copy(
+        connection,
+        "ledger.marks",
+        ("session_no", "turns", "slot"),
+        mark_rows(marks, round_.units, round_.slot),
+    )
     if round_.disturb:
         connection.execute(
             "update ledger.ingest_progress p set disturbed = disturbed + 1 from unnest(%s::text[], %s::int4[]) u (topic, partition) "
@@ -290,8 +295,11 @@ def write_in(
         _audit(connection, round_)
 
 
-def mark_rows(sessions: Iterable[int], units: Iterable[Unit]) -> list[bytes]:
-    """A mark a session with the numbers of its turns that this round wrote or took back; null where it may be any of them."""
+def mark_rows(sessions: Iterable[int], units: Iterable[Unit], slot: str) -> list[bytes]:
+    """A mark a session with the numbers of its turns that this round wrote or took back; null where it may be any of them.
+
+    ``slot``: the schema in which the turns have these numbers.
+    """
     turns: dict[int, set[int] | None] = {number: set() for number in sessions}
     for unit in units:
         moved = turns.setdefault(unit.session_no, set())
@@ -299,8 +307,9 @@ def mark_rows(sessions: Iterable[int], units: Iterable[Unit]) -> list[bytes]:
             turns[unit.session_no] = None
         elif moved is not None and unit.turn is not None:
             moved.add(unit.turn[1])
+    where = text(slot)
     return [
-        field_count(2) + int8(number) + (NULL if moved is None else int4_array(sorted(moved)))
+        field_count(3) + int8(number) + (NULL if moved is None else int4_array(sorted(moved))) + where
         for number, moved in turns.items()
     ]
 

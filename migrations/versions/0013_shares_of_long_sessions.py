@@ -1,6 +1,6 @@
 """A long session is rolled up by the turns that moved: marks name them, and the sums of the others are kept.
 
-The SQL stands in ``migrations/sql/0008`` and is frozen: a later change of a column list is a later revision.
+The SQL stands in ``migrations/sql/0013`` and is frozen: a later change of a column list is a later revision.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0008"
-down_revision = "0007"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
-FOLDER = Path(__file__).resolve().parents[1] / "sql" / "0008"
+FOLDER = Path(__file__).resolve().parents[1] / "sql" / "0013"
 SLOTS = ("projection_a", "projection_b")
 
 
@@ -35,4 +35,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     in_both("down.sql")
-    run("alter table ledger.marks drop column turns")
+    run("alter table ledger.marks drop column turns, drop column slot")
+    run("alter table ledger.shadow_marks drop column turns, drop column slot")

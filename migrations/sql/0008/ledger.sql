@@ -1,3 +1,0 @@
--- The turns that a mark is about, by number: none where only the session's own rows moved, null where it may be any of them. So a long session is
--- not read whole for one turn.
-alter table ledger.marks add column turns int4[];

@@ -362,7 +362,11 @@ def assert_equal_to_fold(
 ) -> dict[str, Any]:
     expected = document(records, price)
     for table in TABLES:
-        assert unordered(shown(connection, table)) == unordered(expected[table]), table
+        named = (
+            expected[table][0].keys() if expected[table] else set[str]()
+        )  # views have other names beside the contract's
+        rows = [{name: row[name] for name in named} for row in shown(connection, table)]
+        assert unordered(rows) == unordered(expected[table]), table
     records_of = {
         (row["tenant"], row["session_id"], row["turn_key"]): row["record"]
         for row in shown(connection, "turns")

@@ -93,7 +93,9 @@ def _set(do: Statements, session_no: int, marks: Sequence[Row], price: PriceSour
     put(do, loaded, rollup, grouped(tenant, session_id, found))
     if decision.concerned:
         numbers = sorted(decision.concerned)
-        do.run("mark", sessions=numbers, turns=[_array(decision.concerned[number]) for number in numbers])
+        do.run(
+            "mark_turns", sessions=numbers, turns=[_array(decision.concerned[number]) for number in numbers]
+        )
     return Outcome.SET
 
 

@@ -8,7 +8,6 @@ from turnledger.store.write import int4_array, mark_rows
 from turnledger.store.write_binary import NULL, field_count, int8, text
 from turnledger.store.write_rows import Unit
 
-
 SLOT = "projection_b"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,35 +39,48 @@ def is_candidate(path: Path) -> bool:
     return name.endswith((*SUFFIXES, *OTHERS)) and not name.endswith(BESIDE)
 
 
-def look_through(folders: Sequence[Path], without: Path) -> Found:
-    """All candidates below the folders, but for what is below ``without``: ship's own state is nobody's session."""
+def look_through(folders: Sequence[Path], without: Path, known: Container[int] = ()) -> Found:
+    """All candidates below the folders, but for what is below ``without``: ship's own state is nobody's session.
+
+    ``known``: inodes of files that were followed under another name; they are found again whatever they are called now, since what came right before they
+    were rotated may not be told yet.
+    """
     found = Found()
-
-    def refused(error: OSError) -> None:
-        path = Path(os.fsdecode(error.filename))
-        if isinstance(error, FileNotFoundError):
-            return  # it went while we looked
-        found.refused[path] = error.strerror or str(error)
-
     for folder in folders:
-        if not folder.is_dir():
+        if folder.is_dir():
+            _look_into(folder, without, known, found)
+        else:
             found.missing.append(folder)
-            continue
-        for base, below, names in os.walk(folder, onerror=refused):
-            here = Path(base)
-            below[:] = sorted(each for each in below if here / each != without)
-            for name in names:
-                path = here / name
-                if not is_candidate(path) or path in found.files:
-                    continue
-                try:
-                    seen = growing.look(path)
-                except OSError as error:
-                    refused(error)
-                    continue
-                if seen is not None:
-                    found.files[path] = seen
     return found
+
+
+def _look_into(folder: Path, without: Path, known: Container[int], found: Found) -> None:
+    below = [folder]
+    while below:
+        here = below.pop()
+        try:
+            with os.scandir(here) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it went while we looked
+        except OSError as error:
+            found.refused[here] = error.strerror or str(error)
+            continue
+        for entry in entries:
+            path = here / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if path != without:
+                    below.append(path)
+                continue
+            if path in found.files or not (is_candidate(path) or entry.inode() in known):
+                continue
+            try:
+                seen = growing.look(path)
+            except OSError as error:
+                found.refused[path] = error.strerror or str(error)
+                continue
+            if seen is not None:
+                found.files[path] = seen
 
 
 class _All(DefaultFilter):

@@ -23,7 +23,7 @@ from turnledger.harness.outlets import Outlet, OutletAway
 from turnledger.ship import discovery, growing
 from turnledger.ship.discovery import Found
 from turnledger.ship.growing import Look
-from turnledger.ship.reading import Batch, Choices, Reading, Torn
+from turnledger.ship.reading import Batch, Choices, Reading, Torn, stands_before
 from turnledger.ship.settings import ShipSettings
 from turnledger.ship.state import Checkpoint, State, StateAway
 from turnledger.ship.way import Way
@@ -183,7 +183,9 @@ class Follower:
     async def look(self) -> None:
         """Look through the folders once, and take over what is new, written, moved or gone."""
         began = self._clock()
-        found = await asyncio.to_thread(discovery.look_through, self.folders, self.state.folder)
+        known = {each.inode for each in self._gone.values()}
+        known.update(each.checkpoint.inode for each in self.files.values())
+        found = await asyncio.to_thread(discovery.look_through, self.folders, self.state.folder, known)
         self._look_took = self._clock() - began
         await self._apply(found)
 
@@ -231,11 +233,15 @@ class Follower:
         met = [path for path in found.files if path not in self._paths]
         for path in met:
             moved = by_inode.get(there[path])
-            if moved is not None and moved.id in self._gone:
+            if moved is None or moved.id not in self._gone:
+                continue
+            if await asyncio.to_thread(
+                stands_before, path, moved
+            ):  # else its inode was given to another file
                 await self._meet(path, found.files[path], moved)
         by_path = {each.path: each for each in self._gone.values()}
         for path in met:
-            if path not in self._paths and not self.stop.is_set():
+            if path not in self._paths and discovery.is_candidate(path) and not self.stop.is_set():
                 await self._meet(path, found.files[path], by_path.get(path))
 
     async def _meet(self, path: Path, look: Look, checkpoint: Checkpoint | None) -> None:

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, Any
 
 import orjson
@@ -27,6 +28,7 @@ from turnledger.harness.kafka import key_of
 from turnledger.harness.outlets import Row
 from turnledger.harness.sources import Source, unreadable
 from turnledger.ship import growing
+from turnledger.ship.discovery import is_candidate
 from turnledger.ship.growing import Look
 from turnledger.ship.state import Checkpoint
 
@@ -273,6 +275,20 @@ class Reading:
             if closing is not None:
                 closing()
             self._open.close()
+
+
+def stands_before(path: Path, checkpoint: Checkpoint) -> bool:
+    """Whether a file begins with what was told of another name; of what is written anew as a whole, nothing says so but its inode."""
+    try:
+        with growing.opened(path, settled=True) as file:
+            if checkpoint.before == DATABASE or checkpoint.told == 0:
+                return is_candidate(path)
+            return (
+                file.size >= checkpoint.told
+                and growing.hash_before(file.file, checkpoint.told) == checkpoint.before
+            )
+    except OSError:
+        return False
 
 
 def fingerprint(record: bytes) -> int:

@@ -224,16 +224,14 @@ async def test_files_below_a_folder_that_cannot_be_listed_are_not_gone(
 ) -> None:
     ship.path("deep/a.jsonl").write_bytes(WHOLE)
     await ship.look()
-    walk = os.walk
+    scan = os.scandir
 
-    def refused(top: Path, onerror: Any) -> Any:
-        for base, folders, names in walk(top, onerror=onerror):
-            if Path(base).name == "deep":
-                onerror(PermissionError(13, "Permission denied", base))
-            else:
-                yield base, folders, names
+    def refused(folder: Path) -> Any:
+        if Path(folder).name == "deep":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scan(folder)
 
-    monkeypatch.setattr(discovery.os, "walk", refused)
+    monkeypatch.setattr(discovery.os, "scandir", refused)
     await ship.look()
     assert len(ship.follower.files) == 1
     assert ship.follower.reasons() == [f"{ship.root / 'deep'} cannot be looked at (Permission denied)"]

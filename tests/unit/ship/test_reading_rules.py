@@ -213,6 +213,39 @@ async def test_a_rotated_file_is_known_under_its_new_name_and_its_old_name_is_an
     assert ship.row("old/log.1.jsonl")["events"] == sent
 
 
+async def test_what_was_written_right_before_a_rotation_is_told_whatever_the_file_is_called_now(
+    ship: Ship,
+) -> None:
+    ship.path(NAME).write_bytes(b"".join(LINES[:3]))
+    await ship.look()
+    with ship.path(NAME).open("ab") as file:
+        file.write(b"".join(LINES[3:]))
+    ship.path(NAME).rename(ship.path(f"{NAME}.1"))
+    ship.path(NAME).write_bytes(codex.ndjson(codex.rollout()))
+    await ship.look()
+    once = [*imported(ship.path(f"{NAME}.1")), *imported(ship.path(NAME))]
+    assert sorted(ship.sink.records) == sorted(once)
+    ship.path("another.jsonl.1").write_bytes(LINES[0])
+    await ship.look()
+    assert len(ship.follower.files) == 2
+
+
+async def test_another_file_that_was_given_the_inode_of_one_that_is_gone_is_not_taken_for_it(
+    ship: Ship,
+) -> None:
+    ship.path(NAME).write_bytes(b"".join(LINES))
+    await ship.look()
+    followed = next(iter(ship.follower.files.values()))
+    for name in ("notes.txt", "new.jsonl"):
+        ship.path(NAME).unlink(missing_ok=True)
+        ship.path(name).write_bytes(b'{"hello":"world"}\n' * 400)
+        followed.checkpoint.inode = ship.path(name).stat().st_ino
+        await ship.look()
+    (other,) = ship.follower.files.values()
+    assert (other.checkpoint.path, other.checkpoint.generation) == (ship.path("new.jsonl"), 0)
+    assert ship.follower.gone == 1
+
+
 async def test_a_file_that_is_gone_and_comes_back_sends_nothing_again(ship: Ship) -> None:
     ship.path(NAME).write_bytes(b"".join(LINES))
     await ship.look()

@@ -302,13 +302,35 @@ def tables_of(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     }
 
 
+def indexed(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    """Whether rows of a table are found by a column without reading all of them."""
+    try:
+        indexes = connection.execute(f'PRAGMA index_list("{_quoted(table)}")').fetchall()
+        firsts = [
+            connection.execute(f'PRAGMA index_info("{_quoted(str(index[1]))}")').fetchone()
+            for index in indexes
+            if not index[4]  # an index of some rows only
+        ]
+    except DAMAGE:
+        return False
+    return any(first is not None and first[2] == column for first in firsts)
+
+
 def rows_of(
-    connection: sqlite3.Connection, table: str, condition: Condition, order: str = "rowid"
+    connection: sqlite3.Connection,
+    table: str,
+    condition: Condition,
+    order: str = "rowid",
+    *,
+    where: str = "1",
+    values: tuple[Any, ...] = (),
 ) -> Iterator[dict[str, Any]]:
     """The rows of a table in the order of their ids; damage ends the table and is counted, what was read before it stays."""
     read = 0
     try:
-        for row in connection.execute(f'SELECT * FROM "{_quoted(table)}" ORDER BY {order}'):
+        for row in connection.execute(
+            f'SELECT * FROM "{_quoted(table)}" WHERE {where} ORDER BY {order}', values
+        ):
             yield dict(row)
             read += 1
     except DAMAGE:

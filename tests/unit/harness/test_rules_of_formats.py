@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from functools import partial
 from typing import Any
 
@@ -458,3 +459,28 @@ def test_sidecar_a_longer_copy_fills_the_gap_of_a_torn_line() -> None:
     found = folded((name, goldens.content(name)), (name, longer))
     assert found["gaps"] == []
     assert found["sessions"][0]["turn_count"] == 2
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "UPDATE message SET id = CAST(x'6d7367ff31' AS TEXT) WHERE id = 'msg_1'"]
+)
+def test_opencode_parts_found_by_an_index_are_those_found_without(damage: str) -> None:
+    """Large databases have one, and are not held."""
+    name, told = "opencode/database.sql", []
+    for index in (
+        "",
+        "DROP INDEX part_message_idx",
+        "DROP INDEX part_message_idx; CREATE INDEX p ON part (id, message_id)",
+    ):
+        connection = sqlite3.connect(":memory:")
+        connection.executescript((goldens.FOLDER / name).read_text())
+        connection.execute(
+            "INSERT INTO part SELECT id || 'x', 'msg_gone', session_id, time_created, data FROM part"
+        )
+        connection.executescript(f"{index};{damage};")
+        connection.commit()
+        told.append(goldens.read(name, connection.serialize()).events)
+        connection.close()
+    keys = [sorted(event["receipt_key"] for event in events) for events in told]
+    assert keys[0] == keys[1] == keys[2]
+    assert len(set(keys[0])) > 21

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -28,7 +29,7 @@ from turnledger.harness.facts import (
 )
 from turnledger.harness.format import Format
 from turnledger.harness.reading import quarantine
-from turnledger.harness.sources import Source, rows_of, tables_of
+from turnledger.harness.sources import DAMAGE, Source, indexed, rows_of, tables_of
 from turnledger.harness.telling import ANSWERED, ENDED, STARTED, Told
 
 PRODUCER = "opencode"
@@ -395,30 +396,70 @@ def read_database(source: Source, notes: Notes) -> Iterator[Envelope]:
                 "time": {"created": row.get("time_created")},
             }
             yield from store.session(info)
-        parts: dict[str, list[dict[str, Any]]] = {}
-        for row in rows_of(connection, "part", source.condition):
-            data = _data(row, source)
-            part = {
-                **data,
-                "id": row.get("id"),
-                "messageID": row.get("message_id"),
-                "sessionID": row.get("session_id"),
-            }
-            parts.setdefault(str(row.get("message_id")), []).append(part)
+        parts = _Parts(connection, source)
         for row in rows_of(connection, "message", source.condition):
             info = {**_data(row, source), "id": row.get("id"), "sessionID": row.get("session_id")}
-            own = parts.pop(str(row.get("id")), [])
+            own = parts.of(row.get("id"))
             if source.unsettled and info.get("role") == "user" and not own:
                 source.hold()  # its text comes as rows of their own
                 continue
             yield from store.message(info, _said(own), any(part.get("type") == "tool" for part in own))
             for part in own:
                 yield from store.part(part)
-        for orphans in parts.values():
-            for part in orphans:
-                yield from store.part(part)
+        for part in parts.left():
+            yield from store.part(part)
         if "event" in tables:
             notes.untold["event"] += connection.execute("SELECT count(*) FROM event").fetchone()[0]
+
+
+def _odd_ids(connection: sqlite3.Connection) -> bool:
+    """Whether messages have ids that do not find their parts again once they were read: no texts, or damaged ones."""
+    odd = "SELECT 1 FROM message WHERE typeof(id) <> 'text' OR id GLOB '*[^ -~]*' LIMIT 1"
+    try:
+        return connection.execute(odd).fetchone() is not None
+    except DAMAGE:
+        return True
+
+
+class _Parts:
+    """The parts of a database by their message: looked up one message after another where the database has an index for that, else held."""
+
+    def __init__(self, connection: sqlite3.Connection, source: Source) -> None:
+        self._connection, self._source = connection, source
+        self._held: dict[str, list[dict[str, Any]]] | None = None
+        if not indexed(connection, "part", "message_id") or _odd_ids(connection):
+            self._held = {}
+            for row in rows_of(connection, "part", source.condition):
+                self._held.setdefault(str(row.get("message_id")), []).append(self._part(row))
+
+    def _part(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **_data(row, self._source),
+            "id": row.get("id"),
+            "messageID": row.get("message_id"),
+            "sessionID": row.get("session_id"),
+        }
+
+    def of(self, message: Any) -> list[dict[str, Any]]:
+        """Of one message, in the order of their rows."""
+        if self._held is not None:
+            return self._held.pop(str(message), [])
+        return [
+            self._part(row)
+            for row in rows_of(
+                self._connection, "part", self._source.condition, where="message_id = ?", values=(message,)
+            )
+        ]
+
+    def left(self) -> Iterator[dict[str, Any]]:
+        """Of messages that are not there."""
+        if self._held is not None:
+            for parts in self._held.values():
+                yield from parts
+            return
+        where = "NOT EXISTS (SELECT 1 FROM message WHERE message.id = part.message_id)"
+        for row in rows_of(self._connection, "part", self._source.condition, where=where):
+            yield self._part(row)
 
 
 def _data(row: Mapping[str, Any], source: Source) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Events of every envelope version as they were once written, and what each fold version says of them (contract 3 and 10).
 
-``v1/``: fleets of version 1, a partition's records a file, which together hold every event type and let every rule of the fold speak. ``fold-1.json``: by
+``v1/``: fleets of version 1, a partition's records each, which together hold every event type and let every rule of the fold speak; small ones for each case
+of usage and of contract 16 stand in one file. ``fold-1.json``: by
 fleet, the digest of each turn's record and the hash of the whole document, as fold version 1 says them. Neither changes any more.
 
 A change of the fold that moves a digest raises ``FOLD_VERSION``; ``python -m tests.golden`` then writes the file of the new version, and a note in
@@ -22,6 +23,8 @@ from turnledger.fold.document import document
 from turnledger.fold.version import FOLD_VERSION
 
 FOLDER = Path(__file__).parent
+BETWEEN = b"\n%%\n"
+"""Between the fleets of a file."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,12 @@ def price(
 
 
 def fleets(version: int) -> dict[str, list[bytes]]:
-    """The records of each fleet of an envelope version."""
-    return {
-        path.stem: path.read_bytes().split(b"\n")
-        for path in sorted((FOLDER / f"v{version}").glob("*.ndjson"))
-    }
+    """The records of each fleet of an envelope version, by name: a partition each."""
+    found: dict[str, list[bytes]] = {}
+    for path in sorted((FOLDER / f"v{version}").glob("*.ndjson")):
+        for number, part in enumerate(path.read_bytes().split(BETWEEN), 1):
+            found[f"{path.stem}:{number}"] = part.split(b"\n")
+    return found
 
 
 def said(records: list[bytes]) -> dict[str, Any]:

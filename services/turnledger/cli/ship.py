@@ -60,6 +60,12 @@ def follow(
         ),
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Tenant of every event.")] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            help="kafka://host:port[/topic], or https://host for a collector. Else TURNLEDGER_KAFKA_BOOTSTRAP."
+        ),
+    ] = None,
     poll: Annotated[
         bool,
         typer.Option(
@@ -93,7 +99,7 @@ def follow(
             raise TurnledgerError(f"--{name} must be 1 to {most} bytes long")
     settings = _settings(ship_state=state, ship_health_host=health_host, ship_health_port=health_port)
     there = service.folders_of(folders)
-    make, sink = _outlet(settings)
+    make, name = _outlet(settings, sink)
     configure_logging()
     logging.getLogger("aiokafka").setLevel(
         logging.CRITICAL
@@ -101,7 +107,7 @@ def follow(
     service.run(
         there,
         make,
-        sink,
+        name,
         settings=settings,
         redactor=Redactor(
             slot_key=settings.slot_key(), bodies=settings.bodies(), body_limit=settings.body_limit_bytes
@@ -119,13 +125,17 @@ def _settings(**given: Any) -> ShipSettings:
     )
 
 
-def _outlet(settings: ShipSettings) -> tuple[Callable[[], Outlet], str]:
+def _outlet(settings: ShipSettings, given: str | None) -> tuple[Callable[[], Outlet], str]:
     from turnledger.cli.addresses import kafka_bootstrap
     from turnledger.harness.kafka import Sink
-    from turnledger.harness.outlets import KafkaOutlet
+    from turnledger.harness.outlets import FileSink, outlet, parse
 
-    sink = Sink(kafka_bootstrap(settings), settings.topic)
-    return lambda: KafkaOutlet(sink), str(sink)
+    sink = Sink(kafka_bootstrap(settings), settings.topic) if given is None else parse(given)
+    if isinstance(sink, FileSink):
+        raise TurnledgerError(
+            f"ship does not write files ({given}): send to kafka:// or https://, or look at what is there with `turnledger import --dry-run`"
+        )
+    return lambda: outlet(sink), str(sink)
 
 
 def status(
@@ -175,6 +185,8 @@ def _show(shown: dict[str, Any]) -> None:
     who = f"process {shown['pid']} ships to {shown['sink']}" if shown["running"] else "nothing ships"
     parts = ", ".join(f"{count(number)} {name}" for name, number in files.items() if number)
     out.write(f"{who}; files: {parts or 'none'}; {count(shown['events'])} events sent\n")
+    if shown["refused"]:
+        out.write(f"refused by the sink for good: {count(shown['refused'])} events\n")
     out.write(f"lag: {count(lag['bytes'])} bytes")
     out.write(f", {lag['seconds']:.1f} s\n" if shown["running"] else "\n")
     for reason in shown["reasons"]:

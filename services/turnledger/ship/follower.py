@@ -487,7 +487,7 @@ class Follower:
         reading = Reading(
             was,
             look,
-            self.state.sent(was.id),
+            self.state.sent,
             choices=self._choices,
             redactor=self._redactor,
             settled=settled,
@@ -570,7 +570,8 @@ class Follower:
         if self.state_trouble is not None:
             said.append(self.state_trouble)
         limit = self.settings.ship_red_after
-        if self.way.trouble is not None and now - self.way.since > limit:
+        waits = any(each.behind_since is not None for each in self.files.values())
+        if self.way.trouble is not None and waits and now - self.way.since > limit:
             said.append(f"no event has left for {now - self.way.since:.0f} s: {self.way.trouble}")
         elif now - self.progress_at > STUCK and any(each.reading for each in self.files.values()):
             said.append(f"nothing was read or sent for {now - self.progress_at:.0f} s, and files wait")

@@ -34,6 +34,9 @@ class Standing(Collector):
         yield CounterMetricFamily(
             "turnledger_ship_readings", "Files read to their end since the start.", value=follower.readings
         )
+        yield CounterMetricFamily(
+            "turnledger_ship_refused", "Events that the sink will never take.", value=shown["refused"]
+        )
         files = GaugeMetricFamily("turnledger_ship_files", "Files by state.", labels=["state"])
         for name, number in shown["files"].items():
             files.add_metric([name], number)

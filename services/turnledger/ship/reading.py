@@ -14,7 +14,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,14 +72,14 @@ class Reading:
         self,
         checkpoint: Checkpoint,
         before: Look,
-        sent: array[int],
+        sent: Callable[[int], array[int]],
         *,
         choices: Choices,
         redactor: Redactor,
         settled: bool,
         begun: Begun | None = None,
     ) -> None:
-        self._was, self.look, self._sent = checkpoint, before, sent
+        self._was, self.look = checkpoint, before
         self._choices, self._redactor, self._settled = choices, redactor, settled
         self._told = 0  # of this reading, and not sent before
         self._too_large = 0
@@ -104,6 +104,8 @@ class Reading:
             self._begun = begun if not another else None
             if self._begun is not None:
                 self._file.behind = (self._begun.condition.records, checkpoint.told)
+            # What stands behind a place was not sent; an event that repeats an earlier one is a duplicate.
+            self._sent = array("q") if self._begun is not None else sent(checkpoint.id)
             self._records = self._begin()
         except BaseException:
             self._open.close()

@@ -81,6 +81,7 @@ def of_follower(follower: Follower, sink: str) -> dict[str, Any]:
         "folders": [{"path": str(each), "there": each not in missing} for each in follower.folders],
         "told_by_system": follower.told_by_system,
         "reasons": follower.reasons(),
+        "refused": follower.way.refused,
         **shown,
         "list": rows,
     }
@@ -117,6 +118,7 @@ def of_state(standing: state.Standing) -> dict[str, Any]:
         "folders": [],
         "told_by_system": None,
         "reasons": [],
+        "refused": 0,
         **sums(rows),
         "list": rows,
     }

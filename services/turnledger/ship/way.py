@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from turnledger.harness.outlets import Outlet, OutletAway, Row
+from turnledger.harness.outlets import HttpOutlet, Outlet, OutletAway, Row
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0
 """Seconds between attempts at a sink that is away: doubled each time."""
@@ -27,11 +27,12 @@ class Way:
         self._offset: int | None = None
         self._one = asyncio.Lock()
         self._pause = FIRST_PAUSE
+        self.refused = 0
+        """Events that the sink will never take, since the start."""
         self._owed = 0.0
         """Seconds to wait before the sink is tried again, whether it refused to open or to take something."""
-        self._warned = False
         self.trouble: str | None = None
-        """Why the sink takes nothing at this moment."""
+        """Why the sink took nothing when it was last asked; that it opens says little."""
         self.since = 0.0
         """Since when, on ``clock``."""
 
@@ -49,7 +50,7 @@ class Way:
                 outlet = self._make()
                 try:
                     self._offset = await outlet.open()
-                    self._outlet, self.trouble = outlet, None
+                    self._outlet = outlet
                     return True
                 except OutletAway as error:
                     await outlet.close()
@@ -71,9 +72,16 @@ class Way:
                 self._away(error)
                 await outlet.close()
                 raise
+            refused = self._outlet.refused() if isinstance(self._outlet, HttpOutlet) else []
+            if refused:
+                self.refused += len(refused)
+                reason = refused[0][1] or "no reason given"
+                log.error(
+                    "the sink refused %d events for good (%s): they are not sent again", len(refused), reason
+                )
             self._pause = FIRST_PAUSE
-            if self._warned:
-                self._warned = False
+            if self.trouble is not None:
+                self.trouble = None
                 log.warning("the sink takes events again")
 
     async def close(self) -> None:
@@ -85,8 +93,6 @@ class Way:
     def _away(self, error: OutletAway) -> None:
         if self.trouble is None:
             self.since = self._clock()
-        if not self._warned:
-            self._warned = True
             log.warning("events wait in their files: %s", error)
         self.trouble = str(error)
         self._owed, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)

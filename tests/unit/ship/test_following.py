@@ -11,11 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from aiohttp import web
 
 from tests.fixtures.harness import claude, codex
+from tests.fixtures.harness.collector import Request, SmallCollector, results, serving
 from tests.fixtures.harness.shipping import SETTLE, Ship, fold, imported
 from turnledger.errors import TurnledgerError
+from turnledger.harness.outlets import outlet, parse
 from turnledger.ship import discovery, reading, service, standing, state
 from turnledger.ship.state import State, StateAway, StateHeld
 
@@ -377,3 +381,25 @@ def test_settling_is_shorter_than_what_is_forgotten() -> None:
     from turnledger.ship.settings import ShipSettings
 
     assert ShipSettings().ship_settle_seconds == SETTLE < ShipSettings().ship_forget_seconds
+
+
+async def test_a_collector_gets_what_kafka_gets_and_what_it_refuses_for_good_is_counted_and_not_sent_again(
+    ship: Ship,
+) -> None:
+    def refuse_the_first(request: Request) -> web.StreamResponse:
+        collector.taken += request.events[1:]
+        return results(["refused", *["accepted"] * (len(request.events) - 1)], "tenant")
+
+    ship.path("a.jsonl").write_bytes(b"".join(LINES[:3]))
+    with serving(SmallCollector()) as collector:
+        ship.follower.way._make = lambda: outlet(parse(collector.url))
+        collector.answers = [refuse_the_first]
+        await ship.look()
+        with ship.path("a.jsonl").open("ab") as file:
+            file.write(b"".join(LINES[3:]))
+        await ship.look()
+        await ship.follower.way.close()
+        once = imported(ship.path("a.jsonl"))
+        assert len(collector.taken) == len(once) - 1
+        assert all(orjson.dumps(event) in once for event in collector.taken)
+        assert standing.of_follower(ship.follower, "")["refused"] == 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
 from functools import partial
 from typing import Any
 
 import psycopg
 
-from tests.integration.ingesting import rows
+from tests.integration.ingesting import one, rows
 from turnledger.contract.redact import Redactor
 from turnledger.doctor.faults import Report
 from turnledger.doctor.scope import one_session
@@ -106,3 +107,18 @@ def shuffled(raws: Sequence[bytes], seed: int) -> list[bytes]:
 def execute(database: str, statement: str, *values: Any) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(statement, values)
+
+
+def moved_back(database: str, days: int) -> date:
+    """Everything in the ledger came so many days ago, as its partitions have it."""
+    today = one(rows(database, "select ledger.today()"))[0]
+    day = today - timedelta(days=days)
+    execute(database, "select ledger.make_event_partitions(%s, 1)", day)
+    for table in ("ledger.events", "ledger.stream_days", "ledger.receipts"):
+        execute(database, f"update {table} set day = %s", day)
+    execute(
+        database,
+        "update ledger.ingest_batches set committed_at = committed_at - make_interval(days => %s)",
+        days,
+    )
+    return today - timedelta(days=days)

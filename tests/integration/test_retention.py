@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from tests.integration.ingesting import one, rows
-from tests.integration.letting_go import apply, execute, numbers, rolled_up, shuffled, verified
+from tests.integration.letting_go import apply, execute, moved_back, numbers, rolled_up, shuffled, verified
 from tests.integration.test_requeue import Here, here
 from tests.integration.test_vacuum import event, worked
 
@@ -38,21 +37,6 @@ def aged(database: str, session: str, days: int) -> None:
         days,
         session,
     )
-
-
-def moved_back(database: str, days: int) -> date:
-    """Everything in the ledger came so many days ago, as its partitions have it."""
-    today = one(rows(database, "select ledger.today()"))[0]
-    day = today - timedelta(days=days)
-    execute(database, "select ledger.make_event_partitions(%s, 1)", day)
-    for table in ("ledger.events", "ledger.stream_days", "ledger.receipts"):
-        execute(database, f"update {table} set day = %s", day)
-    execute(
-        database,
-        "update ledger.ingest_batches set committed_at = committed_at - make_interval(days => %s)",
-        days,
-    )
-    return today - timedelta(days=days)
 
 
 def test_a_dry_run_lists_and_a_run_does_it_says_who_and_why_and_twice_is_once(

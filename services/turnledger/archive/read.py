@@ -53,24 +53,27 @@ class Archive:
                     f"{where} is damaged: it has {size} bytes with another hash than the {file.bytes} that its manifest says. Restore it from a "
                     "copy; nothing of this archive is loaded until then."
                 )
-            for line in self.lines(file):
-                count += 1
-                if file.kind == EVENTS:
-                    lines.update(line + b"\n")
         except FileNotFoundError:
             raise Damaged(
                 f"{where} is gone: restore it from a copy; nothing of this archive is loaded until then."
             ) from None
-        except zstandard.ZstdError as error:
-            raise Damaged(f"{where} cannot be unpacked ({error}): restore it from a copy.") from None
+        for line in self.lines(file):
+            count += 1
+            if file.kind == EVENTS:
+                lines.update(line + b"\n")
         if count != file.lines:
             raise Damaged(f"{where} has {count} lines, and its manifest says {file.lines}.")
 
     def lines(self, file: File) -> Iterator[bytes]:
-        """The lines of one file, without their ends, in flat memory."""
-        with self._plain(file) as reader:
-            for line in reader:
-                yield line.removesuffix(b"\n")
+        """The lines of one file, without their ends, in flat memory. Raises :class:`Damaged`."""
+        try:
+            with self._plain(file) as reader:
+                for line in reader:
+                    yield line.removesuffix(b"\n")
+        except (zstandard.ZstdError, FileNotFoundError) as error:
+            raise Damaged(
+                f"{self.url}/{file.name} cannot be unpacked ({error}): restore it from a copy, then run this again."
+            ) from None
 
     def events(self) -> Iterator[tuple[int, bytes, dict[str, Any] | None]]:
         """(number from 0, envelope, its note where it is not stored as it came) of every event in order."""

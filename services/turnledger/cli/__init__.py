@@ -32,6 +32,7 @@ COMMANDS = (
     "outbox",
     "prices",
     "retention",
+    "archive",
     "demo",
 )
 """Modules of this package, in the order of ``--help``."""

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("replay_topics", "replay_projections")
+COMMANDS = ("replay_topics", "replay_projections", "replay_archive")
 """Modules of this package with commands of the group, in the order of ``--help``."""
 
 

@@ -271,12 +271,14 @@ class Decider:
                         raw, received = self._without_text(event, raw)
                 if hidden is not None:
                     received = hidden.received_sha256
-                    round_.redactions.append(
-                        redaction_row(
-                            entry.session_no, stream.stream_no, seq, event.receipt_key, hidden.rows()
+                    # An archive also tells the hash of what came where a text was left out: nothing was redacted there.
+                    if hidden.notes:
+                        round_.redactions.append(
+                            redaction_row(
+                                entry.session_no, stream.stream_no, seq, event.receipt_key, hidden.rows()
+                            )
                         )
-                    )
-                    round_.marks.append(entry.session_no)
+                        round_.marks.append(entry.session_no)
                 add_row(event_parts(stream.stream_no, seq, event.position, at, type_field, raw, received))
             accept(event)
         share.accepted += len(accepted)

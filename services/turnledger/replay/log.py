@@ -21,6 +21,7 @@ from turnledger.ingest.foreign import HomesMoved, write_foreign
 from turnledger.ingest.link import Connection
 from turnledger.ingest.seat import Piece, Seat
 from turnledger.store import fence, write
+from turnledger.store.named import query
 from turnledger.store.read import active_slot
 
 ATTEMPTS = 10
@@ -146,17 +147,16 @@ class Log:
         self.seat.disturbed = standing.disturbed
 
 
-def dry_run(connection: Connection, decider: Decider, name: str, records: Sequence[Record]) -> Counts:
-    """What would become of ``records`` now; nothing is changed. Locks what applying them would, for as long."""
+def dry_run(
+    connection: Connection, decider: Decider, name: str, records: Sequence[Record], *, group_id: str
+) -> Counts:
+    """What would become of ``records`` now; nothing is changed. Holds what applying them would, for as long."""
     found = Counts()
     try:
         with connection.transaction():
-            log = Log(connection, decider, name, group_id=name, owner="dry run")
+            log = Log(connection, decider, name, group_id=group_id, owner="dry run")
             start = records[0].offset
-            connection.execute(
-                "update ledger.ingest_progress set next_offset = %s where topic = %s and partition = 0",
-                (start, name),
-            )
+            connection.execute(query("replay_archive/set_back"), {"topic": name, "next_offset": start})
             log.next_offset = start
             found = log.apply(records, records[-1].offset + 1)
             raise _Undone

@@ -121,4 +121,5 @@ def moved_back(database: str, days: int) -> date:
         "update ledger.ingest_batches set committed_at = committed_at - make_interval(days => %s)",
         days,
     )
+    execute(database, "update ledger.conflicts set first_at = first_at - make_interval(days => %s)", days)
     return today - timedelta(days=days)

@@ -119,7 +119,7 @@ def test_a_round_trip_into_an_empty_installation_gives_the_same_ledger(
     price = partial(price_call, packaged())
     whole, archived = document(sent, price), document(lines(tmp_path), price)
     assert archived["records"]["accepted"] == 26
-    assert archived["turns"] == whole["turns"]
+    assert [turn["digest"] for turn in archived["turns"]] == [turn["digest"] for turn in whole["turns"]]
     assert len(lines(tmp_path, "notes")) == 2  # the delta and the secret
 
     plan = command(here, empty, "replay", "archive", str(tmp_path), "--dry-run")["archives"]
@@ -172,15 +172,7 @@ def test_what_a_vacuum_took_stands_in_the_archive_and_is_missing_nowhere(
     assert command(here, database, *order)["vacuumed"] == 2
     verified(database)
     # Written once, it is never written over by what is left.
-    (again,) = command(
-        here,
-        database,
-        "archive",
-        str(tmp_path),
-        "--day",
-        one(rows(database, "select day from turnledger.archives"))[0].isoformat(),
-    )["archives"] or [None]
-    assert again is None
+    assert command(here, database, "archive", str(tmp_path))["archives"] == []
     back = command(here, database, "replay", "archive", str(tmp_path))["archives"]
     assert [(row["accepted"], row["unverified"]) for row in back] == [(0, 20)]
     verified(database)
@@ -271,11 +263,15 @@ def test_archive_and_replay_go_on_wherever_they_are_killed(
     database: str, empty: str, here: Here, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    sent = [raw for number in range(300) for raw in worked(f"s{number:03d}")]
-    sent += [raw.replace(b"{", b'{"tenant": "other", ', 1) for raw in sent[:1500]]
+    sent = []
+    for number in range(60):
+        # One long event a session, so that an archive takes several transactions.
+        pad = {"text": f"{number:03d} " * 25_000}
+        sent += [*worked(f"s{number:03d}"), event(f"s{number:03d}", 10, "note", payload=pad)]
+    sent += [raw.replace(b"{", b'{"tenant": "other", ', 1) for raw in sent[:220]]
     apply(database, "log", sent, rounds=3)
     moved_back(database, 3)
-    verified(database)
+    rolled_up(database)
     _killed(database, ["archive", str(tmp_path)], chance, lambda: any(tmp_path.rglob("*.zst")))
     command(here, database, "archive", str(tmp_path))
     found = command(here, database, "archive", str(tmp_path), "--check")
@@ -288,8 +284,8 @@ def test_archive_and_replay_go_on_wherever_they_are_killed(
             chance,
             lambda: rows(empty, "select 1 from ledger.ingest_progress where next_offset > 0"),
         )
-        verified(empty)
+    verified(empty)
     command(here, empty, "replay", "archive", str(tmp_path))
     verified(empty)
     assert told(empty) == told(database)
-    assert one(rows(empty, "select sum(accepted), sum(duplicates) from turnledger.accounts")) == (4500, 0)
+    assert one(rows(empty, "select sum(accepted), sum(duplicates) from turnledger.accounts")) == (880, 0)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
 from turnledger.errors import TurnledgerError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def archive(
                 f"the database failed in the middle ({type(error).__name__}): run it again when it answers; archives with a manifest are whole."
             ) from None
     if as_json:
-        _print_json(
+        print_json(
             {
                 "dry_run": dry_run,
                 "archives": [_plan(one) for one in found] if dry_run else [_written(one) for one in done],
@@ -168,7 +169,7 @@ def _check(where: Place, as_json: bool) -> None:
             damaged.append(str(error))
     cut = unfinished(where)
     if as_json:
-        _print_json({"archives": len(archives), "damaged": damaged, "unfinished": cut})
+        print_json({"archives": len(archives), "damaged": damaged, "unfinished": cut})
     else:
         for sentence in damaged:
             typer.echo(safe(sentence))
@@ -181,9 +182,3 @@ def _check(where: Place, as_json: bool) -> None:
         typer.echo(f"{len(archives)} archives, {len(damaged)} damaged")
     if damaged:
         raise typer.Exit(1)
-
-
-def _print_json(value: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(value, ensure_ascii=False))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
 from turnledger.errors import TurnledgerError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def archive(
                 f"the database failed in the middle ({type(error).__name__}): run it again when it answers, it goes on from where it was."
             ) from None
     if as_json:
-        _print_json(done, dry_run)
+        print_json(_answer(done, dry_run))
     else:
         _page(done, dry_run)
     if not done.whole:
@@ -101,16 +102,13 @@ def _told(one: Loaded) -> dict[str, Any]:
     }
 
 
-def _print_json(done: Replayed, dry: bool) -> None:
-    import json
-
-    told = {
+def _answer(done: Replayed, dry: bool) -> dict[str, Any]:
+    return {
         "dry_run": dry,
         "archives": [_told(one) for one in done.archives],
         "damaged": done.damaged,
         "unfinished": done.unfinished,
     }
-    typer.echo(json.dumps(told, ensure_ascii=False))
 
 
 def _page(done: Replayed, dry: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
 from turnledger.errors import TurnledgerError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def run(
             with counting("let go of", "sessions") as told:
                 done = retention.run(connection, rules, by=by or person(), why=why, progress=told)
     if as_json:
-        _print_json(_told(done))
+        print_json(_told(done))
     else:
         _page(done)
     if done.stays:
@@ -113,7 +114,7 @@ def runs(
     with _connection("retention") as connection:
         found = told(connection, query("retention/runs"), {"count": count})
     if as_json:
-        _print_json({"runs": [{**one, "days": [day.isoformat() for day in one["days"]]} for one in found]})
+        print_json({"runs": [{**one, "days": [day.isoformat() for day in one["days"]]} for one in found]})
         return
     show(
         typer.get_text_stream("stdout"),
@@ -160,7 +161,7 @@ def vacuum(
             named = {"tenant": ref.tenant, "session_id": ref.session_id}
             told.append({**named, **(_stays(became.why) if isinstance(became, Stays) else _went(became))})
     if as_json:
-        _print_json({"sessions": told})
+        print_json({"sessions": told})
     else:
         from turnledger.doctor.tables import safe
 
@@ -280,9 +281,3 @@ def _connection(name: str) -> psycopg.Connection[Any]:
     require(url)
     # Long statements are its own: each holds locks of one session, and a worker's lock is waited for briefly.
     return connect(url, name, autocommit=True, statement_seconds=0, lock_seconds=10)
-
-
-def _print_json(value: Any) -> None:
-    from turnledger.cli.output import print_json
-
-    print_json(value)

@@ -140,7 +140,7 @@ def test_a_round_trip_into_an_empty_installation_gives_the_same_ledger(
     verified(database)
 
 
-@pytest.mark.parametrize("seed", range(max(2, round(2 * times()))))
+@pytest.mark.parametrize("seed", range(max(1, round(2 * times()) - 1)))
 def test_any_fleet_comes_back_as_it_was(
     database: str, empty: str, here: Here, tmp_path: Path, seed: int
 ) -> None:

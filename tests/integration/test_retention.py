@@ -16,6 +16,7 @@ from tests.integration.ingesting import one, rows
 from tests.integration.letting_go import apply, execute, moved_back, numbers, rolled_up, shuffled, verified
 from tests.integration.test_requeue import Here, here
 from tests.integration.test_vacuum import event, worked
+from tests.property.budget import times
 
 __all__ = ["here"]
 
@@ -111,7 +112,7 @@ def test_a_session_that_is_not_archived_is_left_alone_where_that_is_asked_for(
     assert one(rows(database, "select count(*) from turnledger.events")) == (10,)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(max(1, round(times()))))
 def test_a_run_that_is_killed_leaves_every_session_whole_or_gone_and_the_next_one_ends_it(
     database: str, here: Here, seed: int
 ) -> None:

@@ -72,6 +72,8 @@ def run(
 
     Exit status 1 when something that was chosen had to be left alone.
     """
+    import psycopg
+
     from turnledger.cli.progress import counting
     from turnledger.cli.who import person
     from turnledger.retention import run as retention
@@ -91,8 +93,11 @@ def run(
             done = retention.Done(None, choice)
             done.days.days = retention.days_of(connection, choice)
         else:
-            with counting("let go of", "sessions") as told:
-                done = retention.run(connection, rules, by=by or person(), why=why, progress=told)
+            try:
+                with counting("let go of", "sessions") as told:
+                    done = retention.run(connection, rules, by=by or person(), why=why, progress=told)
+            except psycopg.Error as error:
+                raise _failed(error) from None
     if as_json:
         print_json(_told(done))
     else:
@@ -146,6 +151,8 @@ def vacuum(
 
     Exit status 1 when one was left alone: it runs, is persistent, or is not proven.
     """
+    import psycopg
+
     from turnledger.cli.who import person
     from turnledger.doctor.scope import one_session
     from turnledger.retention.vacuum import Order, Stays
@@ -157,7 +164,10 @@ def vacuum(
         found = [one_session(connection, name, tenant).session for name in sessions]
         for ref in found:
             assert ref is not None
-            became = let_go(connection, ref, order)
+            try:
+                became = let_go(connection, ref, order)
+            except psycopg.Error as error:
+                raise _failed(error) from None
             named = {"tenant": ref.tenant, "session_id": ref.session_id}
             told.append({**named, **(_stays(became.why) if isinstance(became, Stays) else _went(became))})
     if as_json:
@@ -173,6 +183,12 @@ def vacuum(
                 typer.echo(f"{name} is left alone: {one['why']}")
     if not all(one["vacuumed"] for one in told):
         raise typer.Exit(1)
+
+
+def _failed(error: Exception) -> TurnledgerError:
+    return TurnledgerError(
+        f"the database failed in the middle ({type(error).__name__}): every session is whole or gone; run it again when it answers."
+    )
 
 
 def _stays(why: str) -> dict[str, Any]:
@@ -199,6 +215,7 @@ def _told(done: Done) -> dict[str, Any]:
         "bytes": done.bytes,
         "left_alone": [{**_chosen(one), "why": why} for one, why in done.stays],
         "days": [day.isoformat() for day in done.days.days],
+        "days_forbidden": [day.isoformat() for day in done.days.forbidden],
         "days_waiting": [day.isoformat() for day in done.days.waiting],
     }
 
@@ -254,6 +271,10 @@ def _page(done: Done) -> None:
             out.write(f"days dropped: {days}\n")
     for sentence in choice.unmet:
         out.write(f"{sentence}\n")
+    for day in done.days.forbidden:
+        out.write(
+            f"{day.isoformat()} is empty, and this role may not drop it: run it as the owner of the schema\n"
+        )
     for day in done.days.waiting:
         out.write(f"{day.isoformat()} is empty and is dropped with the next run: somebody reads the events\n")
 

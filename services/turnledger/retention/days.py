@@ -25,6 +25,8 @@ class Dropped:
     days: list[date] = field(default_factory=list)
     waiting: list[date] = field(default_factory=list)
     """Empty, and detached with the next run: a long reader holds them."""
+    forbidden: list[date] = field(default_factory=list)
+    """Empty, and the role that runs this may not drop them: the owner of the schema may."""
 
 
 def drop_days(connection: Connection) -> Dropped:
@@ -48,6 +50,9 @@ def drop_days(connection: Connection) -> Dropped:
                 continue
         except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
             done.waiting.append(day)
+            continue
+        except psycopg.errors.InsufficientPrivilege:
+            done.forbidden.append(day)
             continue
         done.days.append(day)
     for (name,) in connection.execute(query("retention/detached"), {"days": YOUNGEST}).fetchall():

@@ -63,7 +63,7 @@ def follow(
     sink: Annotated[
         str | None,
         typer.Option(
-            help="kafka://host:port[/topic], or https://host for a collector. Else TURNLEDGER_KAFKA_BOOTSTRAP."
+            help="kafka://host:port or kafka://host:port/topic, or https://host for a collector. Else TURNLEDGER_KAFKA_BOOTSTRAP."
         ),
     ] = None,
     poll: Annotated[

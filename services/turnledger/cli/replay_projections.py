@@ -33,6 +33,7 @@ def register(group: typer.Typer) -> None:
     group.command("diff")(diff)
     group.command("switch")(switch)
     group.command("drop")(drop)
+    group.command("sample")(sample)
     group.command("work", hidden=True)(work)
 
 
@@ -336,6 +337,47 @@ def drop(
         typer.echo("the other generation is empty: there is nothing to give up")
     else:
         typer.echo(f"generation {gone.generation} is empty")
+
+
+def sample(
+    rate: Annotated[str, typer.Option(help="Share of the sessions: 0.1%, or 0.001. One at least.")] = "0.1%",
+    settle: Settle = 10.0,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Fold random sessions anew and hold them against what readers see. Exit status 1 when one differs: it has a finding then."""
+    from turnledger.cli.who import person
+    from turnledger.replay.sample import audit, parse_rate
+    from turnledger.store.connect import connect
+
+    share = parse_rate(rate)
+    with (
+        _database() as url,
+        connect(url, "replay sample", autocommit=True, statement_seconds=0) as connection,
+    ):
+        found = audit(connection, share, by=by or person(), settle_seconds=settle)
+    if as_json:
+        _print_json(
+            {
+                "sessions": found.sessions,
+                "events": found.events,
+                "unsettled": found.unsettled,
+                "differing": [
+                    {"tenant": ref.tenant, "session_id": ref.session_id, "rows": count}
+                    for ref, count in found.differing
+                ],
+            }
+        )
+    else:
+        typer.echo(
+            f"{found.sessions} sessions, {found.events} events folded anew: {len(found.differing)} differ"
+        )
+        for ref, count in found.differing:
+            typer.echo(f"  {ref.tenant}/{ref.session_id}: {count} rows are not what its events say")
+        if found.unsettled:
+            typer.echo(f"{found.unsettled} of them a worker has still to write")
+    if found.differing:
+        raise typer.Exit(1)
 
 
 def _print_json(found: dict[str, Any]) -> None:

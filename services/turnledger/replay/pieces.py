@@ -14,15 +14,23 @@ from turnledger.replay.follow import beyond
 from turnledger.replay.generation import Connection, Rebuild
 from turnledger.replay.shadow import fold_sessions
 from turnledger.rollup.hours import set_hours
+from turnledger.rollup.many import roll_up_many
 from turnledger.rollup.prices import PriceSource
-from turnledger.rollup.rows import Statements
+from turnledger.rollup.rows import Statements, Torn
+from turnledger.rollup.session import TRANSIENT
 from turnledger.rollup.settings import RollupSettings
-from turnledger.rollup.worker import Rollup, Tick
+from turnledger.rollup.worker import REFUSALS, Rollup, Tick
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
 from turnledger.store.read import of_slot
 from turnledger.store.write import PROJECTED
+
+MANY = 1000
+"""Sessions among which some are chosen that no other process is at."""
+MANY_WINDOW = 20_000
+FEW = 20
+"""Fewer than this are rolled up one by one."""
 
 
 class ShadowRollup(Rollup):
@@ -37,12 +45,30 @@ class ShadowRollup(Rollup):
 
     def turn(self) -> Tick:
         """Some sessions; the hours where no session was left. ``met`` counts what another process is at."""
+        tick = self._many()
+        if tick.done:
+            return tick
         tick = self.tick(now=True)
         if not tick.done and not tick.met:
             hours = set_hours(self._statements())
             tick.done = hours or 0
             tick.met = int(hours is None)
         return tick
+
+    def _many(self) -> Tick:
+        """Sessions that are alone and new here, together."""
+        do = self._statements()
+        marked = [row["session_no"] for row in do.rows("marked", window=MANY_WINDOW, count=MANY)]
+        if len(marked) < FEW:
+            return Tick()
+        try:
+            found = roll_up_many(do, marked, self.price)
+        except (*TRANSIENT, *REFUSALS, Torn):
+            # One of them cannot be set, or somebody wrote in between: each by itself tells which.
+            return Tick()
+        for number in found.left:
+            self._one(do, number, True)
+        return Tick(found.done + len(found.left))
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from turnledger.contract.canonical import dumps
 from turnledger.fold.model import Row
 from turnledger.fold.ownership import DECIDING, Family, Holder, Ownership, decide, holder, identities
 from turnledger.rollup.rows import Loaded, Statements
-from turnledger.store.write import copy
 from turnledger.store.write_binary import RowEncoder
 
 Claim = tuple[bytes, str, bytes, int | None]
@@ -142,8 +141,12 @@ def _asked(do: Statements, loaded: Loaded) -> set[str]:
 
 
 def _numbered(loaded: Loaded, number: str) -> bytes:
-    """The identity of a call of this session by its number alone."""
-    (identity,) = identities(loaded.rows.tenant, {"model_call_id": number}, [loaded.rows.session_id])
+    return number_identity(loaded.rows.tenant, loaded.rows.session_id, number)
+
+
+def number_identity(tenant: str, session_id: str, number: str) -> bytes:
+    """The identity of a call of a session by its number alone."""
+    (identity,) = identities(tenant, {"model_call_id": number}, [session_id])
     return identity
 
 
@@ -163,10 +166,9 @@ def _write(do: Statements, session_no: int, gone: set[Claim], new: set[Claim]) -
             keys=[key for _, key, _, _ in pairs],
             turns=[turn_no for _, _, _, turn_no in pairs],
         )
-    copy(
-        do.connection,
-        f"{do.slot}.call_claims",
-        CLAIMS.names,
+    do.copy(
+        "call_claims",
+        tuple(CLAIMS.names),
         [
             CLAIMS.encode(session_no, turn_no, {"identity": identity, "call_key": key, "content": content})
             for identity, key, content, turn_no in sorted(new, key=_place)

@@ -43,6 +43,19 @@ class Metrics:
         self.oldest = Gauge(
             "turnledger_rollup_oldest_mark_seconds", "How long the oldest has waited.", registry=registry
         )
+        self.audited = Gauge(
+            "turnledger_audit_sessions",
+            "Sessions that the last `turnledger replay sample` folded anew.",
+            registry=registry,
+        )
+        self.differing = Gauge(
+            "turnledger_audit_differing_sessions",
+            "Those of them whose projection is not what their events say.",
+            registry=registry,
+        )
+        self.audit_age = Gauge(
+            "turnledger_audit_age_seconds", "How long ago that was; -1: never.", registry=registry
+        )
         self.healthy = Gauge("turnledger_rollup_healthy", "1 when /healthz is green.", registry=registry)
 
 

@@ -68,7 +68,7 @@ CALLS = tuple(
 )  # fmt: skip
 """The columns of a call that sums and owners depend on: half of them."""
 
-_READ: dict[str, tuple[str, tuple[str, ...]]] = {
+READ: dict[str, tuple[str, tuple[str, ...]]] = {
     "facts": ("session_facts", _names(columns.FACTS)),
     "turns": ("turns", ("turn_no", "digest", "turn_key", "kind", "inherited", "grade")),
     "calls": ("model_calls", (*CALLS, "turn_no")),
@@ -105,7 +105,7 @@ _BY_TURN = frozenset(
     )
 )
 """What of it stands beside turns, so that it can be read of some of them alone."""
-_ALSO = (
+ALSO = (
     *("session", "conflicts", "dead_letters", "loose_checks", "open_gaps"),
     *("redacted_events", "redacted_count", "rollup_findings", "price_state", "vacuum"),
 )
@@ -179,7 +179,7 @@ class Statements:
     def rows(self, name: str, **values: object) -> list[Row]:
         with self.connection.cursor(binary=True) as cursor:
             cursor.execute(self.text(name), values)
-            return _rows(cursor)
+            return rows_of(cursor)
 
     def value(self, name: str, **values: object) -> Any:
         """The first column of the first row, None without a row."""
@@ -197,30 +197,35 @@ class Statements:
         return self.rows(name, session_no=session_no)
 
     def session(self, session_no: int, turns: Collection[int] | None = None) -> dict[str, list[Row]]:
-        """Everything of ``_READ`` and ``_ALSO`` of one session in one round trip: 20 of them would take longer than the rest. ``turns``: of what
+        """Everything of ``READ`` and ``ALSO`` of one session in one round trip: 20 of them would take longer than the rest. ``turns``: of what
         stands beside turns, only these and what stands outside."""
         some = frozenset() if turns is None else _BY_TURN
         texts = {
             name: self.text("projected_turns" if name in some else "projected", table, listed)
-            for name, (table, listed) in _READ.items()
+            for name, (table, listed) in READ.items()
         }
-        texts |= {name: self.text(name) for name in _ALSO}
+        texts |= {name: self.text(name) for name in ALSO}
         given = {"session_no": session_no, "turns": sorted(turns or ())}
         with self.connection.pipeline():
             cursors = {
                 name: self.connection.cursor(binary=True).execute(text, given) for name, text in texts.items()
             }
-        return {name: _rows(cursor) for name, cursor in cursors.items()}
+        return {name: rows_of(cursor) for name, cursor in cursors.items()}
+
+    def copy(self, table: str, names: tuple[str, ...], rows: Sequence[bytes]) -> None:
+        """Write rows of a table of this generation."""
+        copy(self.connection, f"{self.slot}.{table}", names, rows)
 
     def calls_of(self, sessions: Sequence[int], keys: Sequence[str]) -> list[Row]:
         """The calls of these keys in these sessions, pair by pair, with ``session_id`` and ``session_no``."""
         with self.connection.cursor(binary=True) as cursor:
             wanted = (*CALLS, "turn_no")
             cursor.execute(self.text("calls_of", "", wanted, "c."), {"sessions": sessions, "keys": keys})
-            return _once(_rows(cursor), "session_no", "call_key")
+            return _once(rows_of(cursor), "session_no", "call_key")
 
 
-def _rows(cursor: psycopg.Cursor[Any]) -> list[Row]:
+def rows_of(cursor: psycopg.Cursor[Any]) -> list[Row]:
+    """All rows as dicts."""
     found = cursor.fetchall()
     if not found:
         return []
@@ -519,7 +524,7 @@ def _by(key: Sequence[str], rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
 
 
 def _copy(do: Statements, table: str, encoder: RowEncoder, rows: Sequence[bytes]) -> None:
-    copy(do.connection, f"{do.slot}.{table}", encoder.names, rows)
+    do.copy(table, tuple(encoder.names), rows)
 
 
 def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None, names: Iterable[str]) -> bool:

@@ -48,7 +48,7 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
         marks = do.take_marks(session_no)
         if not marks:
             return Outcome.WAITS
-        outcome = _set(do, session_no, marks, price)
+        outcome = set_rows(do, session_no, marks, price)
         took = time.monotonic() - began
         do.run(
             "due",
@@ -59,8 +59,9 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
     return outcome
 
 
-def _set(do: Statements, session_no: int, marks: Sequence[Row], price: PriceSource) -> Outcome:
-    """Read as little as the marks allow, and more where that does not do: all of it in the end."""
+def set_rows(do: Statements, session_no: int, marks: Sequence[Row], price: PriceSource) -> Outcome:
+    """Bring a session's rows up to its projected ones, in the caller's transaction: read as little as the marks allow, and more where that does not
+    do: all of it in the end."""
     moved = blocks_of(marks)
     changed: set[bytes] = set()
     while True:

@@ -22,6 +22,7 @@ from turnledger.rollup.settings import RollupSettings
 from turnledger.store.connect import away, connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.migrate import require
+from turnledger.store.named import query
 from turnledger.store.read import LedgerUnreadable, writable_slot
 from turnledger.store.write_binary import Refused
 
@@ -194,6 +195,10 @@ class Rollup:
         self.health.marks, self.health.oldest = marks, oldest
         self.metrics.marks.set(marks)
         self.metrics.oldest.set(oldest)
+        audited = do.connection.execute(query("replay/last_audit")).fetchone() or (0, 0, -1.0)
+        self.metrics.audited.set(audited[0])
+        self.metrics.differing.set(audited[1])
+        self.metrics.audit_age.set(audited[2])
 
     def _statements(self) -> Statements:
         connection = self._connection

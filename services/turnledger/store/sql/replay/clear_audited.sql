@@ -1,0 +1,1 @@
+delete from {slot}.findings where session_no = any(%(sessions)s) and turn_no is null and source = 'audit'

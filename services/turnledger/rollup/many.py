@@ -13,8 +13,8 @@ from typing import Any
 
 from turnledger.fold.model import Row
 from turnledger.fold.ownership import identities
-from turnledger.rollup.claims import number_identity
 from turnledger.rollup.blocks import LONG
+from turnledger.rollup.claims import number_identity
 from turnledger.rollup.prices import PriceSource
 from turnledger.rollup.rows import ALSO, READ, Loaded, Statements, load, rows_of
 from turnledger.rollup.session import set_rows

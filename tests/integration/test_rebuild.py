@@ -23,6 +23,7 @@ from turnledger.replay.drop import drop
 from turnledger.replay.generation import NotNow, open_rebuild, slots
 from turnledger.replay.pieces import Pieces
 from turnledger.replay.rebuild import OwnHands, Rebuilder, begin, go_back, open_connection
+from turnledger.replay.sample import audit
 from turnledger.replay.switch import Differs, Switch, Switched
 from turnledger.retention.vacuum import Order, Went, vacuum
 from turnledger.rollup.prices import PriceBook
@@ -331,6 +332,28 @@ def test_a_session_that_is_vacuumed_before_or_during_a_rebuild_keeps_its_rollups
     assert shown(lived.url) == before
     kept = "select session_id, detail, total_input_tokens from turnledger.sessions where session_id like 'gone%%' order by 1"
     assert rows(lived.url, kept) == [("gone-1", "vacuumed", 12), ("gone-2", "vacuumed", 12)]
+
+
+def test_an_audit_finds_the_session_that_was_changed_by_hand_and_forgets_it_once_it_is_mended(
+    lived: Lived, connection: Connection
+) -> None:
+    slot = slots(connection).active.slot
+    change = (
+        f"update {slot}.model_calls set output_tokens = output_tokens %s 1 "
+        "where session_no = (select session_no from ledger.sessions where session_id = 'fork')"
+    )
+    finding = "select session_id, severity, count from turnledger.findings where \"check\" = 'projection_differs_from_fold'"
+    connection.execute((change % "+").encode())
+
+    found = audit(connection, 1.0, by="test", settle_seconds=0)
+
+    assert [(ref.session_id, count) for ref, count in found.differing] == [("fork", 4)]
+    assert rows(lived.url, finding) == [("fork", "error", 4)]
+    connection.execute((change % "-").encode())
+    assert audit(connection, 1.0, by="test", settle_seconds=0).differing == []
+    assert rows(lived.url, finding) == []
+    kept = "select differing, unsettled, audited_by from ledger.audits order by audit_no desc limit 2"
+    assert rows(lived.url, kept) == [(0, 0, "test"), (1, 0, "test")]
 
 
 def test_two_rebuilds_at_once_are_refused_with_a_sentence(lived: Lived, connection: Connection) -> None:

@@ -29,8 +29,6 @@ from turnledger.store.write import PROJECTED
 MANY = 1000
 """Sessions among which some are chosen that no other process is at."""
 MANY_WINDOW = 20_000
-FEW = 20
-"""Fewer than this are rolled up one by one."""
 
 
 class ShadowRollup(Rollup):
@@ -59,7 +57,7 @@ class ShadowRollup(Rollup):
         """Sessions that are alone and new here, together."""
         do = self._statements()
         marked = [row["session_no"] for row in do.rows("marked", window=MANY_WINDOW, count=MANY)]
-        if len(marked) < FEW:
+        if not marked:
             return Tick()
         try:
             found = roll_up_many(do, marked, self.price)

@@ -113,6 +113,14 @@ def _look(
                 if not faults:
                     fold = fold_session(ref.tenant, ref.session_id, [one.event for one in held])
                     faults = projection_faults(ref, fold, held, stored)
+                if (
+                    faults
+                    and connection.execute(
+                        query("replay/refusals"), {"tenant": ref.tenant, "session_id": ref.session_id}
+                    ).fetchone()
+                ):
+                    # What Postgres refused stands in a dead letter, and not here.
+                    faults = [fault for fault in faults if not fault.what.endswith("lacks a row")]
                 found[ref] = faults
     finally:
         connection.isolation_level = previous

@@ -77,9 +77,3 @@ def fill(connection: Connection) -> int:
 def clear(connection: Connection) -> int:
     """Nothing waits any more; how many did."""
     return connection.execute("delete from ledger.outbox").rowcount
-
-
-def changed(connection: Connection, slot: str, other: str) -> int:
-    """Turns that ``slot``, which is shown from now on, tells otherwise than ``other`` did, where the outbox is on; how many."""
-    statement = query("outbox/changed").replace(b"{slot}", slot.encode()).replace(b"{other}", other.encode())
-    return connection.execute(statement).rowcount

@@ -196,6 +196,12 @@ class Redactor:
         _record(changed, notes)
         return changed
 
+    def clean_all(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """:meth:`clean` of each. They are looked at together, which costs a fifth; only where something is seen, one by one."""
+        if not records or not self._suspicious(plain(orjson.dumps(records))):
+            return records
+        return [self.clean(record) for record in records]
+
     def _change(self, raw: bytes) -> tuple[bytes, tuple[Note, ...]] | None:
         if not self._suspicious(plain(raw)):
             return None

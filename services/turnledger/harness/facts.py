@@ -32,6 +32,11 @@ SESSION_LIMIT = 256
 DEPTH_LIMIT = 64
 """Levels of a value taken over from a file; the contract refuses records deeper than 200."""
 GREATEST = 2**63 - 1
+PLAIN_TIME = re.compile(
+    r"[12]\d{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?Z",
+    re.ASCII,
+).fullmatch
+"""Times as most harnesses write them, on a day that every month has: they are times, whatever else there is to know of calendars."""
 ZONELESS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?", re.ASCII)
 UNITS = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))
 """(below, µs of one unit): a count of seconds, ms or µs since 1970, told apart by its size (all are unambiguous from 1973 to 5138)."""
@@ -93,6 +98,8 @@ def whole(value: Any) -> int | None:
 
 def moment(value: Any) -> str | None:
     """An RFC 3339 time, as the source wrote it."""
+    if type(value) is str and PLAIN_TIME(value) is not None:
+        return value
     return value if isinstance(value, str) and value and instant(value) is not None else None
 
 

@@ -21,13 +21,15 @@ from turnledger.harness.reading import Condition, quarantine
 from turnledger.harness.sources import DAMAGE, Container, Source
 
 HARNESSES = formats.NAMES
-Clean = Callable[[Envelope], Envelope]
+Clean = Callable[[Iterator[Envelope]], Iterator[Envelope]]
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".jsonl.zstd", ".ndjson")
 """Files of a folder that are looked into; a file named by itself is read whatever its name."""
 OTHERS = (".json", ".traj", ".db", ".sqlite", ".aider.chat.history.md")
 """Files of a folder that are looked into and, where they are nobody's, passed over: most of such names are something else."""
 BESIDE = (".meta.json",)
 """Never files of their own: they belong to the one beside them."""
+TOGETHER = 32
+"""Events that are looked at together for what must not leave: among so many there is seldom any."""
 ROWS = 100
 """Rows listed of one finding; its count is exact."""
 
@@ -157,13 +159,12 @@ def told(
     ``begun``: what an earlier reading of a file that grows left in ``reading.begun``; then only what stands behind that is told. Raises
     :class:`turnledger.harness.format.Anew` where that cannot be.
     """
-    clean = (redactor or Redactor(bodies=False)).clean
+    clean = _cleaning(redactor or Redactor(bodies=False), tenant)
     if begun is None:
-        begun = yield from _begin(source, reading, harness, tenant, clean)
+        begun = yield from _begin(source, reading, harness, clean)
     if begun is not None:
         reading.harness, reading.container, reading.begun = begun.whose.name, "lines", begun
-        for event in begun.telling.more(lambda having: source.records(having=having)):
-            event = clean(event if tenant is None else {"tenant": tenant, **event})
+        for event in clean(begun.telling.more(lambda having: source.records(having=having))):
             begun.sessions.add(event["session_id"])
             yield event
         begun.take(source.condition)
@@ -173,7 +174,7 @@ def told(
 
 
 def _begin(
-    source: Source, reading: FileReading, harness: str | None, tenant: str | None, clean: Clean
+    source: Source, reading: FileReading, harness: str | None, clean: Clean
 ) -> Generator[Envelope, None, Begun | None]:
     """Whose file it is. The events of one that is read as a whole; one that grows, and whose reader can go on, is only begun."""
     notes = Notes()
@@ -187,8 +188,7 @@ def _begin(
         if source.unsettled and found[1] == "document" and source.document() is None:
             source.hold()  # half a document is none: its writer is at it
             return None
-        for event in _told(source, *found, notes):
-            event = clean(event if tenant is None else {"tenant": tenant, **event})
+        for event in clean(_told(source, *found, notes)):
             sessions.add(event["session_id"])
             yield event
     else:
@@ -197,6 +197,21 @@ def _begin(
     reading.quarantined = len(source.condition.quarantined)
     reading.findings += _findings(source.condition, notes)
     return None
+
+
+def _cleaning(redactor: Redactor, tenant: str | None) -> Clean:
+    """What makes events ready to leave: redacted, and under their tenant."""
+
+    def clean(events: Iterator[Envelope]) -> Iterator[Envelope]:
+        held: list[Envelope] = []
+        for event in events:
+            held.append(event if tenant is None else {"tenant": tenant, **event})
+            if len(held) == TOGETHER:
+                yield from redactor.clean_all(held)
+                held = []
+        yield from redactor.clean_all(held)
+
+    return clean
 
 
 def harness_of(records: Iterable[dict[str, Any]]) -> str | None:

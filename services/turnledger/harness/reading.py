@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple, cast
 import orjson
 import zstandard
 
+from turnledger.contract.shapes import matcher, plain
 from turnledger.errors import TurnledgerError
 
 LINE_LIMIT = 64 * 1024 * 1024
@@ -93,12 +94,18 @@ def read_records(
     that hold one of these words are looked into, the others are counted alone; what is then said of the file's condition is about those lines.
     """
     number, base = behind
+    looked_into = _looked_into(having) if having else None
     for offset, line, whole in _lines(plain_bytes(file, condition, plain_limit), line_limit, base):
         if isinstance(line, Quarantined):
             condition.quarantined.append(Quarantined(number, offset, line.size, line.sha256, line.reason))
             number += 1
             continue
-        if having and _is_one(line) and not any(word in line for word in having):
+        if (
+            looked_into is not None
+            and line[:1] == b"{"
+            and line[-1:] == b"}"
+            and not looked_into(plain(line))
+        ):
             number += 1
             continue
         try:
@@ -134,9 +141,10 @@ def read_records(
     condition.records = number
 
 
-def _is_one(line: bytes) -> bool:
-    """Whether a line counts as one record, readable or not: nothing is glued together in it."""
-    return line[:1] == b"{" and line[-1:] == b"}" and b"}{" not in line and b"} {" not in line
+def _looked_into(having: tuple[bytes, ...]) -> Callable[[str], bool]:
+    """Whether a line holds one of the words, or may hold several objects glued together: all in one search."""
+    words = "|".join(re.escape(word.decode("ascii")) for word in having)
+    return matcher(rf"(?-u:{words}|\}} ?\{{)")
 
 
 def quarantine(number: int, offset: int, raw: bytes, reason: str) -> Quarantined:
@@ -184,8 +192,11 @@ def _lines(
                 size = 0
             else:
                 length = len(piece)
-                over = hashlib.sha256(piece) if length > limit else None
-                yield _line(offset, piece, length, over, True)
+                if length > limit or not offset:
+                    over = hashlib.sha256(piece) if length > limit else None
+                    yield _line(offset, piece, length, over, True)
+                else:  # as all lines but a few are
+                    yield offset, piece[:-1] if piece[-1:] == b"\r" else piece, True
             offset += length + 1
         size += len(rest)
         held, passed = _held(held, rest, size, limit, passed)

@@ -190,7 +190,10 @@ def _bare_header(record: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _enveloped(record: Record) -> Record:
     """The record as later versions write it."""
-    header = _bare_header(record.value)
+    value = record.value
+    if "payload" in value and "type" in value:  # as all later versions write it
+        return record
+    header = _bare_header(value)
     if header is not None:
         return Record(record.number, record.offset, header)
     if text(record.value.get("type")) in BARE_ITEMS and "payload" not in record.value:
@@ -536,22 +539,25 @@ class _Rollout:
     ) -> Envelope:
         seq = self._number * EVENTS_A_RECORD + self._ordinal
         self._ordinal += 1
-        return known(
-            {
-                "session_id": self._thread,
-                "producer": PRODUCER,
-                "epoch": OUTPUT_VERSION,
-                "stream": self._stream,
-                "seq": seq,
-                "type": kind,
-                "occurred_at": self._at,
-                "kind": "import",
-                "turn_id": turn or self._turn,
-                "model_call_id": call,
-                "tool_call_id": tool,
-                "payload": payload,
-            }
-        )
+        event: Envelope = {
+            "session_id": self._thread,
+            "producer": PRODUCER,
+            "epoch": OUTPUT_VERSION,
+            "stream": self._stream,
+            "seq": seq,
+            "type": kind,
+        }
+        if self._at is not None:
+            event["occurred_at"] = self._at
+        event["kind"] = "import"
+        if turn or self._turn is not None:
+            event["turn_id"] = turn or self._turn
+        if call is not None:
+            event["model_call_id"] = call
+        if tool is not None:
+            event["tool_call_id"] = tool
+        event["payload"] = payload
+        return event
 
 
 def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,10 +26,18 @@ COUNTERS = {
 }
 
 
+_FIELDS = tuple(COUNTERS.items())
+
+
 def counters(value: Any) -> dict[str, int]:
     """The known counters of a Codex usage object under the contract's names."""
     usage = mapping(value)
-    return {name: known for name, field in COUNTERS.items() if (known := count(usage.get(field))) is not None}
+    found: dict[str, int] = {}
+    for name, field in _FIELDS:
+        said = usage.get(field)
+        if said is not None and (known := count(said)) is not None:
+            found[name] = known
+    return found
 
 
 def payload_of(record: Record) -> Mapping[str, Any]:
@@ -39,10 +47,11 @@ def payload_of(record: Record) -> Mapping[str, Any]:
 
 def kind_of(record: Record) -> str | None:
     """``type`` of the line, with the payload's own type behind a slash where it has one."""
-    kind, inner = record.value.get("type"), payload_of(record).get("type")
-    if not isinstance(kind, str):
+    kind, payload = record.value.get("type"), record.value.get("payload")
+    if type(kind) is not str:
         return None
-    return f"{kind}/{inner}" if isinstance(inner, str) else kind
+    inner = payload.get("type") if type(payload) is dict else None
+    return f"{kind}/{inner}" if type(inner) is str else kind
 
 
 def parent_of(meta: Mapping[str, Any]) -> str | None:

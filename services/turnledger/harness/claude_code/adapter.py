@@ -94,6 +94,8 @@ STATUSES = {
     529: "overloaded",
 }
 _STATUS = re.compile(r"API Error: ([45][0-9]{2})\b")
+ROOTED = frozenset(("assistant", "user", "system", "progress"))
+"""Record types that tell something."""
 ANSWERED = ("end_turn", "stop_sequence")
 
 
@@ -132,8 +134,9 @@ class Telling:
     def of(self, records: Iterable[dict[str, Any]]) -> Iterator[Envelope]:
         """The events of records, which are gone through twice."""
         self._links.extend(records)
+        read = self._file.read
         for record in records:
-            yield from self._file.read(record)
+            yield from read(record)
 
     def more(self, records: Records) -> Iterator[Envelope]:
         """See :class:`turnledger.harness.format.Telling`."""
@@ -180,14 +183,14 @@ class _File:
         self._tool_of_agent = tool_of_agent
         self._said: set[tuple[str, ...]] = set()
 
-    def read(self, record: dict[str, Any]) -> Iterator[Envelope]:
+    def read(self, record: dict[str, Any]) -> list[Envelope]:
         session = identifier(record.get("sessionId"), SESSION_LIMIT)
         kind = text(record.get("type")) or "?"
         if session is None:
             where = self._notes.untold if kind in UNTOLD else self._notes.traits
             where[kind if kind in UNTOLD else "record_without_session"] += 1
-            return
-        yield from _Line(self, session, record, kind).events()
+            return []
+        return _Line(self, session, record, kind).events()
 
     @property
     def links(self) -> Links:
@@ -227,34 +230,33 @@ class _Line:
         self._turn = None if self._agent is not None else file.links.turn_of(record)
         self._ordinal = 0
 
-    def events(self) -> Iterator[Envelope]:
+    def events(self) -> list[Envelope]:
         """Everything that the record tells."""
-        told = list(self._tell())
-        if told:
-            yield from self._declare()
-        yield from told
-
-    def _tell(self) -> Iterator[Envelope]:
-        if self._kind == "assistant":
-            yield from self._root()
-            yield from self._assistant()
-        elif self._kind == "user":
-            yield from self._root()
-            yield from self._user()
-        elif self._kind == "system":
-            yield from self._root()
-            yield from self._system()
-        elif self._kind == "progress":
-            yield from self._root()
-            yield from self._progress()
-        elif self._kind in UNTOLD:
-            self._file.notes.untold[self._kind] += 1
-            yield from self._root()
+        told: list[Envelope] = []
+        if self._kind in ROOTED or self._kind in UNTOLD:
+            if self._record.get("parentUuid", "") is None:
+                told += self._root()
+            self._tell(told)
         else:
             self._file.notes.unknown[self._kind] += 1
             payload: dict[str, Any] = {}
             put_value(payload, "record", self._record)
-            yield self._event(cut(f"claude_code.{self._kind}", TYPE_BYTES)[0], payload, turn=self._turn)
+            told.append(
+                self._event(cut(f"claude_code.{self._kind}", TYPE_BYTES)[0], payload, turn=self._turn)
+            )
+        return [*self._declare(), *told] if told else told
+
+    def _tell(self, told: list[Envelope]) -> None:
+        if self._kind == "assistant":
+            told += self._assistant()
+        elif self._kind == "user":
+            told += self._user()
+        elif self._kind == "system":
+            told += self._system()
+        elif self._kind == "progress":
+            told += self._progress()
+        else:
+            self._file.notes.untold[self._kind] += 1
 
     def _declare(self) -> Iterator[Envelope]:
         if self._file.first(self._session, self._stream):
@@ -581,20 +583,29 @@ class _Line:
     ) -> Envelope:
         if trace is None and self._agent is not None:
             trace = f"agent:{self._agent}"
-        event: Envelope = {"stream": self._stream, "type": kind, "payload": payload}
-        for name, value in (
-            ("occurred_at", self._at),
-            ("trace_id", trace),
-            ("turn_id", turn),
-            ("model_call_id", call),
-            ("tool_call_id", tool),
-        ):
-            if value is not None:
-                event[name] = value
+        event: Envelope = {
+            "session_id": self._session,
+            "producer": PRODUCER,
+            "epoch": OUTPUT_VERSION,
+            "kind": "import",
+            "stream": self._stream,
+            "type": kind,
+            "payload": payload,
+        }
+        if self._at is not None:
+            event["occurred_at"] = self._at
+        if trace is not None:
+            event["trace_id"] = trace
+        if turn is not None:
+            event["turn_id"] = turn
+        if call is not None:
+            event["model_call_id"] = call
+        if tool is not None:
+            event["tool_call_id"] = tool
         # Equal times are ordered by key: an end without a turn id comes before the same end with one, and finds its turn open.
         base = f"{self._uuid or self._kind}:{'b' if turn is not None else 'a'}:{self._ordinal:03}"
         self._ordinal += 1
-        return self._seal(event, base)
+        return _identified(event, base)
 
     def _seal(self, event: dict[str, Any], base: str) -> Envelope:
         """Identity: the record's id and the hash of what is told. Equal keys are equal events, whatever file they stood in."""
@@ -605,8 +616,13 @@ class _Line:
             "kind": "import",
             **event,
         }
-        whole_event["receipt_key"] = f"{cut(base, KEY_BYTES)[0]}:{digest([base, whole_event])}"
-        return whole_event
+        return _identified(whole_event, base)
+
+
+def _identified(event: Envelope, base: str) -> Envelope:
+    key = base if len(base) <= KEY_BYTES // 4 else cut(base, KEY_BYTES)[0]
+    event["receipt_key"] = f"{key}:{digest([base, event])}"
+    return event
 
 
 def provider_of(model: str | None) -> str | None:

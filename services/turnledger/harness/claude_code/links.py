@@ -17,11 +17,13 @@ SYNTHETIC = "<synthetic>"
 INTERRUPT = "[Request interrupted by user"
 OUTPUT_OF_COMMAND = ("<local-command-stdout>", "<local-command-stderr>", "<bash-stdout>", "<bash-stderr>")
 NOT_TYPED = ("<local-command-caveat>", "Caveat: The messages below")
+PUT_IN = (INTERRUPT, *OUTPUT_OF_COMMAND, *NOT_TYPED)
 
 
 def content_of(record: dict[str, Any]) -> Any:
     """``message.content``: a text or a list of blocks."""
-    return mapping(record.get("message")).get("content")
+    message = record.get("message")
+    return message.get("content") if isinstance(message, dict) else None
 
 
 def blocks_of(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -41,25 +43,37 @@ def user_text(record: dict[str, Any]) -> str | None:
 
 def is_interrupt(record: dict[str, Any]) -> bool:
     """The line that Claude Code writes when the user stops it."""
-    return record.get("type") == "user" and (joined(content_of(record)) or "").startswith(INTERRUPT)
+    return record.get("type") == "user" and _begins(content_of(record), (INTERRUPT,))
 
 
 def is_command_output(record: dict[str, Any]) -> bool:
     """The output of a command that the harness ran itself: it ends what the command line began."""
-    return record.get("type") == "user" and (joined(content_of(record)) or "").startswith(OUTPUT_OF_COMMAND)
+    return record.get("type") == "user" and _begins(content_of(record), OUTPUT_OF_COMMAND)
+
+
+def _begins(content: Any, words: tuple[str, ...]) -> bool:
+    """Whether the text of a content begins with one of some words."""
+    return (content if type(content) is str else joined(content) or "").startswith(words)
 
 
 def is_typed(record: dict[str, Any]) -> bool:
     """A user line that a person (or, in a sub-agent, the calling agent) wrote, not a tool result and not what the harness put in."""
-    if record.get("type") != "user" or any(
-        record.get(flag) is True for flag in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
+    if (
+        record.get("type") != "user"
+        or record.get("isMeta") is True
+        or record.get("isCompactSummary") is True
+        or record.get("isVisibleInTranscriptOnly") is True
     ):
         return False
-    blocks = blocks_of(record)
-    if not blocks or any(block.get("type") == "tool_result" for block in blocks):
-        return False
-    written = joined(content_of(record)) or ""
-    return not written.startswith((INTERRUPT, *OUTPUT_OF_COMMAND, *NOT_TYPED))
+    content = content_of(record)
+    if type(content) is not str:
+        blocks = blocks_of(record)
+        if not blocks:
+            return False
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                return False
+    return not _begins(content, PUT_IN)
 
 
 def is_sidechain(record: dict[str, Any]) -> bool:
@@ -157,6 +171,9 @@ class Links:
 
     def attempts_before(self, record: dict[str, Any]) -> int | None:
         """How often the call of this assistant line had failed before, by the ``api_error`` lines directly above it."""
+        link = self._links.get(identifier(record.get("parentUuid")) or "")
+        if link is not None and not link.aside:  # as it is but where something stands between
+            return link.attempt
         for link in self._above(record):
             if not link.aside:
                 return link.attempt

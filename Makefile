@@ -11,7 +11,7 @@ EXAMPLES ?= 20
 
 help:
 	@echo "make demo                 watch it work: a fleet, a kill -9, the totals and the proof"
-	@echo "make demo FILES=\"path …\"  what your own Claude Code or Codex files cost"
+	@echo "make demo FILES=\"path …\"  what your own session files cost (turnledger harnesses lists whose)"
 	@echo "make demo-down            stop the demo's servers and delete their data"
 	@echo "make test                 all tests, against a real broker and database (ARGS=… for pytest)"
 	@echo "make properties           the property tests alone, EXAMPLES=20 times as many examples as in make test"

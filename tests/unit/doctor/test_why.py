@@ -247,19 +247,26 @@ def own(**evidence: Any) -> list[str]:
 
 
 def test_a_transcript_that_nobody_watches_needs_no_requests_and_no_files() -> None:
-    assert (
-        own(counts={"model_calls": 3, "tool_calls": 1}, tools=[{"tool_name": "write_file", "status": "ok"}])
-        == []
-    )
+    """Commands that a transcript tells are those that it ran itself."""
+    counts = {"model_calls": 3, "tool_calls": 1, "exec_events": 2}
+    assert own(counts=counts, tools=[{"tool_name": "write_file", "status": "ok"}]) == []
 
 
 def test_a_session_that_is_watched_is_expected_to_have_both() -> None:
     tools = [{"tool_name": "write_file", "status": "ok"}]
-    assert own(counts={"model_calls": 3, "tool_calls": 1, "exec_events": 1}, tools=tools) == [
+    assert own(counts={"model_calls": 3, "tool_calls": 1, "dns_events": 1}, tools=tools) == [
         "no_net_events",
         "no_file_events",
     ]
-    assert own(counts={"exec_events": 1}) == []
+    assert own(counts={"dns_events": 1}) == []
+
+
+def test_a_transcript_that_tells_no_usage_at_all_is_not_a_stream_that_was_cut() -> None:
+    evidence = Evidence(
+        named_calls={"k": call()}, types=[{"type": "model_call.completed", "producer": "pi", "events": 1}]
+    )
+    assert "pi told usage of no call of this session" in why("null_tokens", evidence)
+    assert "told by pi, which saw no response" in why("null_model", evidence)
 
 
 def test_calls_that_stopped_for_tools_of_which_none_is_told_are_found() -> None:

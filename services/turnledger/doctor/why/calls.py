@@ -79,6 +79,13 @@ def null_model(finding: Finding, evidence: Evidence) -> Reason:
             "have the producer send model_call.failed for a refused request; denied and mistaken requests belong to net.requested",
         )
     silent = [call for call in calls if call["total_input_tokens"] is None and call["output_tokens"] is None]
+    unseen = all(call["status_code"] is None for call in calls) and not evidence.requests
+    if silent and len(silent) == len(calls) and unseen:
+        return Reason(
+            f"{what}, nor tokens, nor a status: they are told by {some(evidence.told_by('model_call.'))}, which saw no response, so its "
+            f"format may not say which model answered",
+            "`turnledger harnesses` says what each format can tell; another record of the session (a proxy's, a newer transcript) may have both",
+        )
     if silent and len(silent) == len(calls):
         return Reason(
             f"{what}, nor tokens: the body was not read at all, as when it came compressed or was cut",
@@ -110,6 +117,12 @@ def null_tokens(finding: Finding, evidence: Evidence) -> Reason:
         return Reason(
             f"{what}; all were answered with status {some(call['status_code'] for call in errors)}, which costs nothing",
             "have the producer send model_call.failed for them: failed calls are not expected to report",
+        )
+    if not known and all(call["status_code"] is None for call in calls):
+        return Reason(
+            f"{what}; {some(evidence.told_by('model_call.'))} told usage of no call of this session, so its format, or this version of the "
+            f"harness, may not write it down",
+            "`turnledger harnesses` says what each format can tell; a newer version of the harness, or a proxy beside it, does",
         )
     if cut and len(cut) == len(calls):
         return Reason(

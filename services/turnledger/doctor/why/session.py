@@ -11,13 +11,13 @@ from typing import Final
 from turnledger.doctor.findings import Evidence, Explain, Finding, Reason, Row, plural, some
 
 WATCHED: Final = {
-    "net_events": ("net.",),
-    "fs_events": ("fs.",),
-    "exec_events": ("process.started", "process.exited"),
-    "dns_events": ("dns.",),
-    "audit_events": ("process.audited",),
+    "net_events": "requests",
+    "fs_events": "files",
+    "dns_events": "names",
+    "audit_events": "processes in the kernel",
 }
-"""What a sandbox watches, by table. A session that tells some of it is expected to tell requests and files too."""
+"""What only a sandbox sees, by table. A session that tells some of it is expected to tell requests and files too. Commands are not among it:
+transcripts tell those that they ran themselves."""
 MCP_METHODS: Final = (
     "initialize", "ping", "tools/call", "tools/list", "resources/list", "resources/read", "resources/templates/list", "resources/subscribe",
     "resources/unsubscribe", "prompts/list", "prompts/get", "completion/complete", "logging/setLevel", "sampling/createMessage",

@@ -54,7 +54,8 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Entry point of the console script. A :class:`TurnledgerError` is one sentence on standard error and exit status 2; so is an
-    output that takes no more. (A reader that went away, as ``| head`` does, is typer's to handle: silently.)"""
+    output that takes no more, and a database that failed on the way.
+    (A reader that went away, as ``| head`` does, is typer's to handle: silently.)"""
     try:
         build()()
     except TurnledgerError as error:
@@ -65,6 +66,31 @@ def main() -> None:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         print(f"turnledger: a file or an output could not be used ({what}).", file=sys.stderr)
         raise SystemExit(2) from None
+    except Exception as error:
+        told = _of_the_database(error)
+        if told is None:
+            raise
+        print(f"turnledger: {_safe(told)}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _of_the_database(error: Exception) -> TurnledgerError | None:
+    """The sentence for a database that went away or refused under a command; None for any other error, a wrong query of ours too.
+    Whoever never loaded the driver has no such error."""
+    driver = sys.modules.get("psycopg")
+    if driver is None or not isinstance(error, driver.Error):
+        return None
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    said = first.rstrip(".")
+    if isinstance(error, driver.OperationalError | driver.InterfaceError):
+        return TurnledgerError(
+            f"the database failed in the middle of it ({said}): run the command again when it answers."
+        )
+    if isinstance(error, driver.errors.InsufficientPrivilege):
+        return TurnledgerError(
+            f"the database refuses ({said}): name a role with that right in TURNLEDGER_DATABASE_URL."
+        )
+    return None
 
 
 def _safe(error: TurnledgerError) -> str:

@@ -194,7 +194,7 @@ def call_node(call: Row, whole: bool = False) -> Node:
         None
         if call["fidelity"] in (None, "exact") or call["status"] == "failed"
         else one_line(call["fidelity"]),
-        f"after {call['retries']} that failed" if call["retries"] else None,
+        f"{call['retries']} failed before it" if call["retries"] else None,
         None if call["stop_reason"] is None else one_line(call["stop_reason"]),
         f"inherited from {one_line(call['owner_session_id'])}" if call["inherited"] else None,
     ]

@@ -257,7 +257,7 @@ def test_a_tree_tells_times_tokens_cost_and_grade() -> None:
         "session s  ended · 2026-03-01 10:00:00Z → 2026-03-01 10:00:09Z · 1,500 in (300 cached) 80 out · cost $0.00489 +1? · gaps",
         "└─ trace T",
         "   └─ turn t1  completed · 10:00:01 · 1 min 1 s · 1,500 in 80 out · cost – · partial · stop: answered · 7 events",
-        "      └─ call c1  m · completed · 10:00:02 · 900 ms · 1,500 in 80 out · $0.00489 · lower_bound · after 2 that failed",
+        "      └─ call c1  m · completed · 10:00:02 · 900 ms · 1,500 in 80 out · $0.00489 · lower_bound · 2 failed before it",
         "         └─ tool bash  error · late_result · u1 · no such file",
     ]
 

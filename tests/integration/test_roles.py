@@ -80,7 +80,7 @@ def value(tenant: str, column: str, kind: str, number: int) -> Any:
         return "2026-01-02T03:04:05Z"
     if kind == "date":
         return "2026-01-02"
-    return number
+    return number if kind in ("smallint", "integer", "bigint", "numeric", "double precision") else str(number)
 
 
 def plant(link: psycopg.Connection[Any], tenant: str, number: int) -> None:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from tests.integration.ingesting import environment, rows, until_applied, until_projected
 from tests.stack import databases, servers
-from tests.stack.commands import Running, eventually
+from tests.stack.commands import Running, eventually, run
 from tests.stack.topics import Record, Topic, produce
 from turnledger.cli import build
 from turnledger.errors import TurnledgerError
@@ -576,6 +576,31 @@ def test_workers_work_as_a_login_that_owns_nothing(
                 link.execute(statement)  # type: ignore[arg-type]
     with psycopg.connect(database, autocommit=True) as owner:
         drop(owner, name)
+
+
+def test_an_index_that_is_missing_or_half_built_is_made_by_the_next_migration(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as link:
+        link.execute(
+            "update pg_index set indisvalid = false where indexrelid = 'projection_b.tool_calls_tool'::regclass"
+        )
+        link.execute("drop index projection_a.net_events_domain")
+        link.execute("create index fs_events_session on projection_a.fs_events (session_no)")
+    migrate(database)
+    with psycopg.connect(database) as link:
+        found = link.execute(
+            "select indexrelid::regclass::text from pg_index where indisvalid and indexrelid in "
+            "(to_regclass('projection_b.tool_calls_tool'), to_regclass('projection_a.net_events_domain'), to_regclass('projection_a.fs_events_session'))"
+        ).fetchall()
+    assert sorted(found) == [("projection_a.net_events_domain",), ("projection_b.tool_calls_tool",)]
+
+
+def test_a_command_of_an_operator_tells_a_reader_what_it_may_do(fleet: Fleet) -> None:
+    done = run(
+        "sessions", "list", environment={"TURNLEDGER_DATABASE_URL": as_role(fleet.url, fleet.name("acme"))}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a reader asks the views with SQL" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # --- logins -----------------------------------------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ def _of_the_database(error: Exception) -> TurnledgerError | None:
     """The sentence for a database that went away or refused under a command; None for any other error, a wrong query of ours too.
     Whoever never loaded the driver has no such error."""
     driver = sys.modules.get("psycopg")
+    error = getattr(error, "orig", None) or error  # where SQLAlchemy wrapped it
     if driver is None or not isinstance(error, driver.Error):
         return None
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -88,7 +89,7 @@ def _of_the_database(error: Exception) -> TurnledgerError | None:
         )
     if isinstance(error, driver.errors.InsufficientPrivilege):
         return TurnledgerError(
-            f"the database refuses ({said}): name a role with that right in TURNLEDGER_DATABASE_URL."
+            f"the database refuses ({said}): name a role with that right in TURNLEDGER_DATABASE_URL (a reader asks the views with SQL)."
         )
     return None
 

@@ -77,9 +77,17 @@ def migrate(database_url: str, *, say: Callable[[str], None] = lambda line: None
     with (
         _engine_connection(database_url) as alone,
         _alone(alone, say),
-        connect(database_url, "migrate", autocommit=True, statement_seconds=STATEMENT_SECONDS) as connection,
+        connect(
+            database_url, "migrate", autocommit=True, statement_seconds=STATEMENT_SECONDS, lock_seconds=0
+        ) as connection,
     ):
-        index(connection, say=say)
+        try:
+            index(connection, say=say)
+        except psycopg.Error as error:
+            raise MigrationError(
+                f"{place(database_url)} is at schema version {found.current}, but an index could not be made ({error.diag.message_primary or error}): "
+                "all works without it, slower; migrate again when it is quieter."
+            ) from error
     return found
 
 

@@ -15,8 +15,6 @@ from psycopg import sql
 from turnledger.store.named import query
 
 SLOTS = ("projection_a", "projection_b")
-INDEX_LOCK_SECONDS = 0.8
-"""How long a build may hold up those who write a table while it waits for its short lock."""
 
 
 class Index(NamedTuple):
@@ -48,6 +46,8 @@ INDEXES: tuple[Index, ...] = (
     Index("turns_time", "turns", f"using brin (started_at) with ({RANGE})"),
     Index("model_calls_time", "model_calls", f"using brin (({CALLED})) with ({RANGE})"),
     Index("tool_calls_time", "tool_calls", f"using brin (({REQUESTED})) with ({RANGE})"),
+    # By session; what a fleet's files are counted by stands in the entry, so that the count reads no row (1.1 s instead of 2.2 over 2 million).
+    Index("fs_events_action", "fs_events", "(session_no, stream_no, action)"),
     # By name, the views' first 500 characters: such a text has no greatest size, an entry has.
     Index("tool_calls_tool", "tool_calls", f"(left(tool_name, 500), ({REQUESTED}))"),
     Index("model_calls_model", "model_calls", f"(left(model, 500), ({CALLED}))"),
@@ -59,6 +59,9 @@ INDEXES: tuple[Index, ...] = (
     Index("net_events_refused", "net_events", "(occurred_at) where decision in ('denied', 'error')"),
 )
 
+REPLACED = {"fs_events_session": "fs_events_action"}
+"""Indexes that an earlier revision made and a better one stands for: dropped once that one is there."""
+
 
 def secure(connection: psycopg.Connection[Any]) -> None:
     """Owners, barriers and grants, in the connection's transaction. Nothing where the schema is older than they are."""
@@ -68,12 +71,12 @@ def secure(connection: psycopg.Connection[Any]) -> None:
 def index(connection: psycopg.Connection[Any], *, say: Callable[[str], None] = lambda line: None) -> int:
     """Make the indexes that are missing, one at a time, while others write; how many. The connection is in autocommit.
 
-    What an interrupted build left is made anew. Raises what psycopg raises: the database is whole all the same, and slower.
+    What an interrupted build left is made anew. A build waits for the transactions that are open, and nobody waits for it. Raises what
+    psycopg raises: the database is whole all the same, and slower.
     """
     if connection.execute("select to_regclass('ledger.role_tenants')").fetchone() == (None,):
         return 0
     made = 0
-    connection.execute(f"set lock_timeout = {round(INDEX_LOCK_SECONDS * 1000)}")
     for schema, name, table, how in _wanted(connection):
         valid = connection.execute(
             "select i.indisvalid from pg_index i where i.indexrelid = to_regclass(%s)", (f"{schema}.{name}",)
@@ -94,6 +97,11 @@ def index(connection: psycopg.Connection[Any], *, say: Callable[[str], None] = l
             )
         )
         made += 1
+    for slot in SLOTS:
+        for name in REPLACED:
+            connection.execute(
+                sql.SQL("drop index concurrently if exists {}").format(sql.Identifier(slot, name))
+            )
     return made
 
 

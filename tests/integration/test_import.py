@@ -57,6 +57,13 @@ def test_a_dry_run_for_people_says_what_each_session_cost_and_what_was_not_read(
     assert "nothing was published" in done.stdout
 
 
+def test_a_file_that_tells_nothing_says_why(folder: Path) -> None:
+    done = run("import", str(folder / "one.jsonl"), "--harness", "codex", "--dry-run", environment={})
+    assert done.returncode == 0, done.stderr
+    assert "thread_unknown" in done.stdout
+    assert "0 events; nothing was published" in done.stdout
+
+
 def test_an_import_publishes_what_the_dry_run_showed_and_twice_is_the_same(
     folder: Path, topic: Topic
 ) -> None:

@@ -222,7 +222,7 @@ def _summary(readings: Sequence[FileReading], events: Spilled) -> None:
             [reading.path, finding["check"], finding["count"], _where(finding)]
             for reading in readings
             for finding in reading.findings
-            if finding["severity"] != "info"
+            if finding["severity"] != "info" or reading.told == 0  # a file that told nothing says why
         ],
     )
     show(

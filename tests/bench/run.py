@@ -2,7 +2,7 @@
 
 (a) the floor (``floor.py``), (b) stock Faust's per-event agent that does nothing, (c) ``turnledger worker`` with everything on, each a process of its own that
 drains the same topic; (c2) the same worker as two processes, which is another thing than (c) and has columns of its own.
-Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events.
+Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events, and rolling up (``rollups.py``, a minute).
 Absolute figures belong to the machine; the ratios inside one run are what counts.
 """
 
@@ -30,6 +30,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from psycopg.conninfo import make_conninfo
 
+from tests.bench import rollups
 from tests.bench.generate import Record, records
 from turnledger.devstack import Stack
 from turnledger.store.migrate import migrate
@@ -472,6 +473,8 @@ def table(report: dict[str, Any]) -> str:
             f"turn's end to its row p50 {found['turn']['p50_ms']} ms, p99 {found['turn']['p99_ms']} ms.",
             "",
         ]
+    if "rollups" in report:
+        lines += ["Rolling up:", "", *rollups.lines_of(report["rollups"])]
     if "growth" in report:
         g = report["growth"]
         lines += [
@@ -489,7 +492,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--stored", type=int, default=2_000_000, help="length of the long run")
     parser.add_argument("--shapes", default="backlog,fanout")
-    parser.add_argument("--only", default="shapes,latency,growth")
+    parser.add_argument("--only", default="shapes,latency,growth,rollups")
     parser.add_argument("--no-stock", action="store_true")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "bench.json")
     args = parser.parse_args()
@@ -520,6 +523,10 @@ def main() -> None:
                 say(f"latency: {report['latency']}")
             if "growth" in only:
                 report["growth"] = growth(addresses, args.stored)
+            if "rollups" in only:
+                dsn = fresh_database(addresses.database_url, "bench_rollups")
+                migrate(dsn)
+                report["rollups"] = rollups.measure(dsn, 1000, (20_000, 60_000), (1, 4))
         finally:
             stack.down(remove=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -90,18 +90,19 @@ def review(seen: Iterable[Row], old: PackagedCatalogue, new: PackagedCatalogue, 
     later = sorted({start for one in (old, new) for start in one.own.starts() if start > now})
     for row in seen:
         found.seen += 1
+        told: tuple[object, object] | None = None
         for at in (now, *later):
             before, after = (one.find(row["provider"], row["model"], at) for one in (old, new))
-            if _figures(before) != _figures(after):
+            said, told = told, (_figures(before), _figures(after))
+            if told[0] != told[1] and told != said:
                 change = "priced" if before is None else "unpriced" if after is None else "changed"
                 found.changes.append(
                     Change(row["provider"], row["model"], row["calls"], change, at, before, after)
                 )
-                break
-    told = {(one.provider, one.model) for one in found.changes}
+    changed = {(one.provider, one.model) for one in found.changes}
     for named in {*old.own.models(), *new.own.models()}:
         ours = [one.own.prices(*named) for one in (old, new)]
-        found.unseen += named not in told and ours[0] != ours[1]
+        found.unseen += named not in changed and ours[0] != ours[1]
     return found
 
 
@@ -155,9 +156,10 @@ def review_page(out: TextIO, found: Review) -> None:
             for one in found.changes
         ],
     )
-    same = found.seen - len(found.changes)
+    moved = len({(one.provider, one.model) for one in found.changes})
+    same = found.seen - moved
     out.write(
-        f"{count(len(found.changes))} of {count(found.seen)} models seen change, {count(same)} cost what they did; "
+        f"{count(moved)} of {count(found.seen)} models seen change, {count(same)} cost what they did; "
         f"{count(found.unseen)} changed entries are of models that no call has asked for\n"
     )
 

@@ -138,6 +138,17 @@ def url(stack: servers.Servers, database_template: str) -> Iterator[str]:
         session(link, "bad\x1b]0;title\x07\nname", last_activity_at="0044-03-15T12:00:00Z BC")
         session(link, "alpha", tenant="other", last_activity_at="2026-03-01T10:00:01Z")
         session(link, "unsummed")
+        for twin, provider, model in (
+            ("twin-a", "anthropic", "claude-sonnet-4-5"),
+            ("twin-b", "openai", "gpt-4o"),
+        ):
+            number = session(
+                link, twin, tenant="twins", name="twins", models=f'["{model}"]', model_call_count=1
+            )
+            insert(link, "projection_a.session_facts", session_no=number, name="twins", models=f'["{model}"]')
+            insert(
+                link, "projection_a.ai_usage", session_no=number, provider=provider, model=model, call_count=1
+            )
     yield address
     databases.drop(stack.database_url, address)
 
@@ -284,6 +295,28 @@ def test_two_sessions_named_alike_with_different_providers_are_a_question_and_ne
     assert find_session(link, "default/vm-1").session_id == "vm-1"
     assert find_session(link, "vm-2").session_id == "vm-2"
     link.rollback()
+
+
+def test_under_a_name_of_two_sessions_neither_is_shown_and_under_their_ids_each_shows_its_own_provider(
+    url: str,
+) -> None:
+    for words in (
+        ("show", "twins"),
+        ("check", "twins"),
+        ("show", "twins/twins"),
+        ("show", "twins", "--json"),
+    ):
+        done = command(url, *words)
+        assert (done.returncode, done.stdout) == (2, ""), done.stdout
+        assert (
+            "'twin-a' of tenant 'twins' (claude-sonnet-4-5), 'twin-b' of tenant 'twins' (gpt-4o)? 2 sessions"
+            in done.stderr
+        )
+    shown = {
+        one: json.loads(command(url, "show", one, "--json").stdout)["session"]["models"]
+        for one in ("twin-a", "twins/twin-b")
+    }
+    assert shown == {"twin-a": ["claude-sonnet-4-5"], "twins/twin-b": ["gpt-4o"]}
 
 
 def test_a_name_that_one_session_has_is_resolved_to_its_id(link: psycopg.Connection[Any]) -> None:

@@ -29,7 +29,8 @@ from turnledger.doctor.showing import NoSuchPart
 from turnledger.fold.order import ordered
 from turnledger.fold.turns import superseded_streams
 from turnledger.store.connect import connect
-from turnledger.store.story import story
+from turnledger.store.read import active_slot
+from turnledger.store.story import emitted, story
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,35 @@ def test_pages_follow_each_other_and_types_narrow_them(
     assert [one.seq for page in story(link, found.session_no, types=["t1"]) for one in page] == list(
         range(1, 50, 2)
     )
+
+
+def test_a_page_asks_for_the_tools_of_its_own_turns(link: psycopg.Connection[Any]) -> None:
+    """Ids of calls begin from 1 in every turn: asked by id alone, each page would bring those of the whole session."""
+    turns = [{"turn_id": "a"}, {"turn_id": "b"}, {"turn_index": 2}]
+    kinds = ["turn.started", "model_call.completed", "tool_call.requested"]
+    envelopes = [
+        {"type": kind, "seq": 3 * n + at, **turn}
+        | ({"model_call_id": "1"} if at else {})
+        | ({"tool_call_id": "t", "payload": {"tool_name": "bash"}} if at == 2 else {})
+        for n, turn in enumerate(turns)
+        for at, kind in enumerate(kinds)
+    ]
+    found, _ = put_events(link, "numbered-anew", envelopes)
+    project(link, [json.dumps({"session_id": "numbered-anew", **one}).encode() for one in envelopes])
+    spoken = {
+        (one.turn_id, one.turn_index): one
+        for page in story(link, found.session_no, types=["model_call.completed"])
+        for one in page
+    }
+    slot = active_slot(link)
+
+    def asked(*named: Any) -> list[Any]:
+        return sorted(emitted(link, slot, found.session_no, [spoken[one] for one in named]), key=str)
+
+    b, third = ("b", None, "1", 1), (None, 2, "1", 1)
+    assert asked(("b", None)) == [b]
+    assert asked((None, 2)) == [third]
+    assert asked(("b", None), (None, 2)) == [b, third]
 
 
 def test_nobody_is_kept_waiting_while_a_person_reads(link: psycopg.Connection[Any], url: str) -> None:

@@ -61,8 +61,9 @@ def show(
         print_json({"session": shown["session"], "graph": graph} if chosen else {**shown, "graph": graph})
         return
     page = Page(typer.get_text_stream("stdout"))
+    latest = None if chosen else {one["turn_key"] for one in shown["turns"][-count:]}
     root = tree.session_node(
-        found.session_id, shown["session"], traces, latest=None if chosen else count, whole=event is not None
+        found.session_id, shown["session"], traces, latest=latest, whole=event is not None
     )
     if chosen:
         tree.write_tree(page, root)
@@ -157,12 +158,13 @@ def report(
     with _connection("sessions report", autocommit=True) as connection:
         found = find_session(connection, session_id, tenant)
         case = reporting.load_case(connection, found)
-        counts = reporting.load_counts(connection, found, case) if server is not None else None
     why = None
     if server is not None:
         try:
             told = server.session(found.session_id)
-            case = replace(case, reconciled=reconcile(counts, told, Evidence.of(server, found.session_id)))
+            case = replace(
+                case, reconciled=reconcile(case.counts, told, Evidence.of(server, found.session_id))
+            )
         except PrometheusAway as error:
             # The rest of the report is true without it, and says what is missing.
             why = str(error)

@@ -15,13 +15,15 @@ from turnledger.contract.times import parse_instant
 from turnledger.doctor.conversation import ASST
 from turnledger.doctor.findings import Finding, Reason
 from turnledger.doctor.line import begin, one_line
-from turnledger.doctor.reconcile import Reconciled
+from turnledger.doctor.reconcile import Counted, Reconciled
 from turnledger.doctor.witness import Artifact, Mishap, Some, Witness
 
 Row = dict[str, Any]
 
 QUOTED = 400
 """Characters of somebody's own words that are quoted."""
+MISSED = 50
+"""Steps that never happened and are listed: of more the number."""
 MANY_RATE_LIMITS = 3
 """Rate limits of one session from which on they are no accident."""
 
@@ -51,6 +53,8 @@ class Case:
     witness: Witness
     reasons: Sequence[tuple[Finding, Reason]] = ()
     """The ledger's findings, the gravest first, and what the doctor says of each."""
+    counts: Counted | None = None
+    """None before the rollup worker saw it."""
     reconciled: Reconciled | None = None
 
 
@@ -67,7 +71,10 @@ class Diagnosis:
 def diagnose(case: Case) -> Diagnosis:
     """What the evidence says."""
     missing = list(never_happened(case))
-    return Diagnosis(list(_worked(case)), list(_failed(case)), root_cause(case, missing), missing)
+    told = missing[:MISSED]
+    if len(missing) > MISSED:
+        told.append(f"… and {len(missing) - MISSED:,} more; `turnledger sessions check` has all")
+    return Diagnosis(list(_worked(case)), list(_failed(case)), root_cause(case, missing), told)
 
 
 # --- what worked, what did not ----------------------------------------------------------------------------------------------------
@@ -85,7 +92,7 @@ def _worked(case: Case) -> Iterator[str]:
         told = ", ".join(f"{one_line(name)} {number}" for name, number in sorted(names.items()))
         yield f"{names.total()} of {len(case.tools)} tool calls succeeded ({told})"
     for artifact in case.witness.artifacts.values():
-        if artifact.present:
+        if artifact.present and not artifact.unwanted:
             yield f"{one_line(artifact.path)} was there when it was looked for"
 
 
@@ -97,6 +104,8 @@ def _failed(case: Case) -> Iterator[str]:
     yield from _told(witness.call_failures, "a model call failed ({what}): {words}")
     for limit in witness.limits.first:
         yield f"limit {_limit(limit)}{_when(limit['turn'], limit['at'])}"
+    if witness.limits.count > len(witness.limits.first):
+        yield f"… and {witness.limits.count - len(witness.limits.first):,} more limits"
     for turn in case.turns:
         if turn["status"] in ("failed", "interrupted", "aborted", "abandoned"):
             said = _turn_error(turn)
@@ -104,8 +113,10 @@ def _failed(case: Case) -> Iterator[str]:
     for number, code in sorted((number, code) for code, number in witness.exits.items()):
         yield f"{_n(number, 'process', 'processes')} ended with exit code {code}"
     for artifact in witness.artifacts.values():
-        if artifact.present is False:
+        if artifact.missing:
             yield f"{one_line(artifact.path)} was expected and not there"
+        elif artifact.unwanted:
+            yield f"{one_line(artifact.path)} was there and was not to be"
 
 
 def _told(some: Some[Mishap], sentence: str) -> Iterator[str]:
@@ -126,7 +137,7 @@ def never_happened(case: Case) -> Iterator[str]:
             asked = "" if tool["requested_at"] is None else f", asked for at {_clock(tool['requested_at'])}"
             yield f"no result of tool {one_line(tool['tool_name'])}{asked}"
     for artifact in case.witness.artifacts.values():
-        if artifact.present is False:
+        if artifact.missing:
             seen = "a change of it was seen" if artifact.written else "no change of it was seen"
             if not case.witness.types["fs.changed"]:
                 seen = "nothing here watches files"
@@ -246,10 +257,10 @@ def _complete(case: Case) -> str:
 
 def output_written(artifacts: Sequence[Artifact]) -> str:
     """yes, no with the paths, or N/A where nobody looked."""
-    looked = [one for one in artifacts if one.present is not None]
+    looked = [one for one in artifacts if one.present is not None and one.expected is not False]
     if not looked:
         return "N/A"
-    absent = [one_line(one.path) for one in looked if not one.present]
+    absent = [one_line(one.path) for one in looked if one.missing]
     if not absent:
         return f"yes ({', '.join(one_line(one.path) for one in looked[:5])})"
     return f"no ({', '.join(absent[:5])})"
@@ -314,9 +325,12 @@ def instruction_issues(case: Case) -> str:
         found.append(f"{_n(witness.denials.count, 'tool call')} asked for what was denied")
     if witness.blocks:
         found.append(_n(witness.blocks.count, "guard block"))
-    absent = [one_line(one.path) for one in witness.artifacts.values() if one.present is False]
+    absent = [one_line(one.path) for one in witness.artifacts.values() if one.missing]
     if absent:
         found.append(f"expected and not written: {', '.join(absent[:5])}")
+    unwanted = [one_line(one.path) for one in witness.artifacts.values() if one.unwanted]
+    if unwanted:
+        found.append(f"there and not to be: {', '.join(unwanted[:5])}")
     slots = case.turns[-1]["record"].get("missing_required_slots") if case.turns else None
     if slots:
         found.append(f"required slots not filled: {', '.join(one_line(slot) for slot in slots[:5])}")
@@ -329,7 +343,7 @@ def instruction_issues(case: Case) -> str:
 def recommendations(case: Case) -> Iterator[tuple[str, str]]:
     """(advice, the rule that backs it). None without a rule."""
     witness = case.witness
-    for rule, number in sorted(Counter(_denied_by(one) for one in witness.denials.first).items()):
+    for rule, number in sorted(witness.denied_by.items()):
         yield (
             f"Tell the agent what it may not do, or allow it: {_n(number, 'call')} {rule}.",
             "tool_call.denied",
@@ -347,7 +361,7 @@ def recommendations(case: Case) -> Iterator[tuple[str, str]]:
             "model_call.failed auth",
         )
     for artifact in witness.artifacts.values():
-        if artifact.present is False:
+        if artifact.missing:
             yield (
                 f"Look into why {one_line(artifact.path)} was never written before the work is taken as done.",
                 "artifact.checked",
@@ -361,10 +375,6 @@ def recommendations(case: Case) -> Iterator[tuple[str, str]]:
     for finding, reason in case.reasons:
         if finding.severity in ("error", "warning"):
             yield f"{reason.next.rstrip('.')[:1].upper()}{reason.next.rstrip('.')[1:]}.", finding.check
-
-
-def _denied_by(one: Mishap) -> str:
-    return begin(one.words, 160)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------------------

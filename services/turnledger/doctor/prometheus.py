@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
@@ -223,7 +224,7 @@ class Prometheus:
             answer = json.loads(body)
             if answer["status"] != "success" or answer["data"]["resultType"] != "vector":
                 raise ValueError("no vector")
-            return [
+            found = [
                 Series(
                     {
                         normalised(str(name)): str(value)
@@ -238,6 +239,11 @@ class Prometheus:
             raise PrometheusAway(
                 f"what answers at {self.place} is no Prometheus server: give the address whose /api/v1/query answers."
             ) from None
+        if not all(isfinite(one.value) for one in found):
+            raise PrometheusAway(
+                f"the Prometheus server at {self.place} has a sample that is no number (NaN or infinite) where a count belongs: look at what exports it."
+            )
+        return found
 
 
 class _NoRedirect(HTTPRedirectHandler):

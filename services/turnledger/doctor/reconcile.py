@@ -39,6 +39,8 @@ class Counted:
     denied: int = 0
     """Tool calls that were denied: those have no result."""
     retries: int = 0
+    unanswered: int = 0
+    """Model calls with neither an answer nor a failure."""
     open_gaps: int = 0
     dead_letters: int = 0
     last_activity: float | None = None
@@ -80,6 +82,8 @@ class Reconciled:
         return any(row.match is False for row in compared) or any(holds is False for _, holds in self.checks)
 
 
+OF_THE_LOG = ("tool results", "model answers")
+"""Figures that no metric has: the log is laid against itself."""
 FIGURES = {
     "tool_calls_total": "total_tool_calls",
     "tool_errors_total": "tool_errors",
@@ -113,6 +117,7 @@ def counted(connection: psycopg.Connection[Any], found: SessionRef) -> Counted:
         tools={one["tool_name"]: one["calls"] for one in usage},
         denied=sum(one["denied"] for one in usage),
         retries=answered["retries"],
+        unanswered=answered["unanswered"],
         open_gaps=row["open_gaps"] or 0,
         dead_letters=row["dead_letters"] or 0,
         last_activity=None if last is None else last / 1e6,
@@ -147,8 +152,25 @@ def reconcile(ledger: Counted | None, told: Sequence[Told], evidence: Evidence) 
     by_name = {one.metric.name: one for one in told}
     rows = [_compare(ledger, one, by_name, evidence) for one in told]
     if ledger is not None:
-        rows.insert(1, _results(ledger))
+        rows = _with_the_log(rows, ledger)
     return Reconciled(rows, _tools(ledger, by_name), _checks(ledger, by_name), list(told))
+
+
+def of_the_log(ledger: Counted) -> list[Comparison]:
+    """The ledger's side alone, where no server was asked: nothing is compared but the log with itself."""
+    rows = [Comparison(metric.name, ledger.values[metric.name], None, None) for metric in METRICS]
+    return _with_the_log(rows, ledger)
+
+
+def _with_the_log(rows: Iterable[Comparison], ledger: Counted) -> list[Comparison]:
+    """The figures that the log is laid against itself by stand behind those that they belong to."""
+    behind = {"tool_calls_total": _results, "llm_failures_total": _answers}
+    told = []
+    for row in rows:
+        told.append(row)
+        if row.figure in behind:
+            told.append(behind[row.figure](ledger))
+    return told
 
 
 def _compare(
@@ -225,6 +247,10 @@ def _more(ledger: Counted, known: int, told: Told, by_name: Mapping[str, Told]) 
 def _less(ledger: Counted, told: Told, evidence: Evidence) -> tuple[str, ...]:
     """The server says less than the ledger."""
     causes = []
+    known = ledger.values[told.metric.name] or 0
+    if told.metric.name == "llm_requests_total" and ledger.unanswered:
+        how = "as many" if known - (told.value or 0) == ledger.unanswered else f"{ledger.unanswered}"
+        causes.append(f"{how} requests have no answer: the exporter may count a request when it is answered")
     resets = evidence.resets(told.metric)
     if resets:
         times = "once" if resets == 1 else f"{resets} times"
@@ -255,6 +281,18 @@ def _results(ledger: Counted) -> Comparison:
     else:
         return Comparison("tool results", ledger.results, None, True)
     return Comparison("tool results", ledger.results, None, False if waiting < 0 else None, (why,))
+
+
+def _answers(ledger: Counted) -> Comparison:
+    """Requests and what came of them: an answer or a failure."""
+    requests, failures = ledger.values["llm_requests_total"], ledger.values["llm_failures_total"]
+    if requests is None or failures is None:
+        return Comparison("model answers", None, None, None)
+    answers = requests - failures - ledger.unanswered
+    if not ledger.unanswered:
+        return Comparison("model answers", answers, None, True)
+    why = f"{ledger.unanswered} requests have neither answer nor failure: a response that was lost, or is still awaited"
+    return Comparison("model answers", answers, None, None, (why,))
 
 
 def _tools(ledger: Counted | None, by_name: Mapping[str, Told]) -> list[Comparison]:
@@ -364,7 +402,7 @@ def write_page(out: IO[str], found: Reconciled, session: str, place: str, missin
 def table(rows: Iterable[Comparison]) -> Iterable[list[str]]:
     """Cells of a table of comparisons."""
     for row in rows:
-        other = UNKNOWN if row.figure == "tool results" else figure(row.prometheus)
+        other = UNKNOWN if row.figure in OF_THE_LOG else figure(row.prometheus)
         yield [row.figure, count(row.ledger), other, verdict(row.match)]
 
 

@@ -23,11 +23,20 @@ from turnledger.doctor.diagnosis import (
 from turnledger.doctor.evidence import load_evidence
 from turnledger.doctor.findings import LEVELS, Finding
 from turnledger.doctor.line import begin, one_line
-from turnledger.doctor.reconcile import FIGURES, Comparison, Counted, Reconciled, counted, figure, verdict
+from turnledger.doctor.reconcile import (
+    FIGURES,
+    OF_THE_LOG,
+    Comparison,
+    Reconciled,
+    counted,
+    figure,
+    of_the_log,
+    verdict,
+)
 from turnledger.doctor.rows import told
 from turnledger.doctor.sessions import one_snapshot, session_rows
 from turnledger.doctor.tables import UNKNOWN
-from turnledger.doctor.timeline import Asked
+from turnledger.doctor.timeline import SPEAKS, Asked
 from turnledger.doctor.why import explain
 from turnledger.doctor.witness import Witness
 from turnledger.store.read import SessionRef, active_slot, of_slot
@@ -38,7 +47,6 @@ Row = dict[str, Any]
 UNASKED = "no Prometheus server was named: --prometheus URL asks one"
 DETAIL = 200
 """Characters of a line of the timeline."""
-SPEAKS = ("message.recorded", "model_call.completed", "answer.finalized")
 
 
 def load_case(connection: psycopg.Connection[Any], found: SessionRef) -> Case:
@@ -60,17 +68,14 @@ def load_case(connection: psycopg.Connection[Any], found: SessionRef) -> Case:
     reasons = [(one, explain(one, evidence)) for one in stored]
     witness = Witness()
     for page in story(connection, found.session_no):
-        named = {one.model_call_id for one in page if one.model_call_id is not None and one.type in SPEAKS}
-        asked = Asked(emitted(connection, slot, found.session_no, named) if named else ())
+        speaking = (one for one in page if one.type in SPEAKS)
+        asked = Asked(emitted(connection, slot, found.session_no, speaking))
         for event in page:
             witness.read(event, asked.by(event) if event.type in SPEAKS else None)
     witness.end()
-    return Case(rows["session"] or {}, rows["turns"], tools, calls, rows["gaps"], witness, reasons)
-
-
-def load_counts(connection: psycopg.Connection[Any], found: SessionRef, case: Case) -> Counted | None:
-    """What a reconciliation lays beside the metrics; None while the rollup worker has not seen the session."""
-    return counted(connection, found) if case.session else None
+    # The rollup worker may not have seen the session yet.
+    counts = counted(connection, found) if rows["session"] else None
+    return Case(rows["session"] or {}, rows["turns"], tools, calls, rows["gaps"], witness, reasons, counts)
 
 
 # --- the sections -----------------------------------------------------------------------------------------------------------------
@@ -174,12 +179,12 @@ def _reconciliation(case: Case) -> list[Row]:
     """The rows of the comparison; without a server the ledger's side alone."""
     if case.reconciled is not None:
         rows = case.reconciled.rows
+    elif case.counts is not None:
+        rows = of_the_log(case.counts)
     else:
         rows = [
             Comparison(metric, case.session.get(column), None, None) for metric, column in FIGURES.items()
         ]
-        answered = sum(tool["pairing"] in ("paired", "late_result", "orphan_result") for tool in case.tools)
-        rows.insert(1, Comparison("tool results", answered, None, None))
     return [
         {
             "figure": row.figure,
@@ -236,7 +241,7 @@ def _pages(made: Row) -> Iterator[str]:
             (
                 row["figure"],
                 "N/A" if row["ledger"] is None else f"{row['ledger']:,}",
-                "–" if row["figure"] == "tool results" else figure(row["prometheus"]) if asked else "N/A",
+                "–" if row["figure"] in OF_THE_LOG else figure(row["prometheus"]) if asked else "N/A",
                 verdict(row["match"]) if asked or row["match"] is not None else "N/A",
                 "; ".join(row["why"]),
             )

@@ -53,7 +53,7 @@ def session_graph(
     if bodies:
         put_bodies(connection, found, traces, everything=not chosen)
         if not chosen:
-            drop_events_without_bodies(traces)
+            traces = with_bodies_alone(traces)
     return traces
 
 
@@ -83,10 +83,22 @@ def put_bodies(
             event.setdefault("bodies", []).append(body)
 
 
-def drop_events_without_bodies(traces: Sequence[Row]) -> None:
-    """Of a whole session only the events that have bodies are told."""
+def with_bodies_alone(traces: Sequence[Row]) -> list[Row]:
+    """Of a whole session only the events that have bodies are told; a part that held nothing but other events goes with them, where its
+    turn is shown elsewhere."""
     for node in nodes(traces):
         node["events"] = [event for event in node["events"] or () if "bodies" in event]
+    kept = []
+    for trace in traces:
+        turns = [turn for turn in trace["turns"] if not _is_empty(turn)]
+        if turns:
+            kept.append({**trace, "turns": turns})
+    return kept
+
+
+def _is_empty(turn: Row) -> bool:
+    elsewhere = turn["turn_key"] is None or turn["continued"]
+    return elsewhere and not (turn["model_calls"] or turn["tool_calls"] or turn["events"])
 
 
 def as_json(traces: Sequence[Row]) -> Sequence[Row]:

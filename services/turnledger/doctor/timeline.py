@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import IO, Any
@@ -24,7 +24,7 @@ Numbered = tuple[int, Line]
 STYLES = {"USER": "bold cyan", "TOOL": "yellow", "RES": "green", "ASST": "bold magenta"}
 ERROR_STYLE = "red"
 
-_SPEAKS = ("message.recorded", "model_call.completed", "answer.finalized")
+SPEAKS = ("message.recorded", "model_call.completed", "answer.finalized")
 _LEAST_TEXT = 8
 
 
@@ -42,10 +42,10 @@ def _lines(connection: psycopg.Connection[Any], session: SessionRef, everything:
     slot = active_slot(connection)
     conversation, names = Conversation(), Recent()
     for page in story(connection, session.session_no, types=None if everything else TYPES):
-        calls = {one.model_call_id for one in page if one.model_call_id is not None and one.type in _SPEAKS}
-        asked = Asked(emitted(connection, slot, session.session_no, calls) if calls else ())
+        speaking = (one for one in page if one.type in SPEAKS)
+        asked = Asked(emitted(connection, slot, session.session_no, speaking))
         for event in page:
-            tool_calls = asked.by(event) if event.type in _SPEAKS else None
+            tool_calls = asked.by(event) if event.type in SPEAKS else None
             if everything:
                 yield every(event, names, tool_calls)
             else:
@@ -57,25 +57,39 @@ class Asked:
     """How many tools model calls asked for, as far as that is known. Rows as ``store.story.emitted`` gives them."""
 
     def __init__(self, rows: Iterable[tuple[str | None, int | None, str | None, int]]) -> None:
-        self._rows = list(rows)
+        self._by_turn_id: defaultdict[str, _Counts] = defaultdict(_counts)
+        self._by_turn_index: defaultdict[int, _Counts] = defaultdict(_counts)
+        self._anywhere = _counts()
+        for turn_id, turn_index, call, count in rows:
+            self._anywhere[call].append(count)
+            if turn_id is not None:
+                self._by_turn_id[turn_id][call].append(count)
+            if turn_index is not None:
+                self._by_turn_index[turn_index][call].append(count)
 
     def by(self, event: Event) -> int | None:
         """Of the model call that an event names. Null where it names none, or where tools of its turn were asked for by nobody knows whom."""
         call = event.model_call_id
         if call is None:
             return None
-        here = [row for row in self._rows if _may_be_in(event, row[0], row[1])]
-        counts = [count for _, _, by, count in here if by == call]
+        if event.turn_id is not None:
+            here = self._by_turn_id.get(event.turn_id, {})
+        elif event.turn_index is not None:
+            here = self._by_turn_index.get(event.turn_index, {})
+        else:
+            here = self._anywhere
+        counts = here.get(call, ())
         if len(counts) == 1:
             return counts[0]
-        unknown = len(counts) > 1 or any(by is None for _, _, by, _ in here)
-        return None if unknown else 0
+        return None if counts or None in here else 0
 
 
-def _may_be_in(event: Event, turn_id: str | None, turn_index: int | None) -> bool:
-    if event.turn_id is not None:
-        return turn_id == event.turn_id
-    return event.turn_index is None or turn_index == event.turn_index
+_Counts = dict[str | None, list[int]]
+"""Tools that were asked for, by the model call that asked; a number for each turn that has a call of that id."""
+
+
+def _counts() -> _Counts:
+    return defaultdict(list)
 
 
 def chosen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,10 +110,15 @@ def _judged(page: Page, figure: str) -> str:
 
 
 def session_node(
-    name: str, row: Row | None, traces: Sequence[Row], *, latest: int | None = None, whole: bool = False
+    name: str,
+    row: Row | None,
+    traces: Sequence[Row],
+    *,
+    latest: Collection[str] | None = None,
+    whole: bool = False,
 ) -> Node:
-    """The whole tree. ``row`` is the session's of ``turnledger.sessions``; ``latest`` turns are shown, the others counted; ``whole`` shows
-    events with everything that they hold."""
+    """The whole tree. ``row`` is the session's of ``turnledger.sessions``; of its turns those with the keys in ``latest`` are shown, wherever
+    they worked, and the others counted; ``whole`` shows events with everything that they hold."""
     root = Node("session", one_line(name))
     if row is None:
         root.figures.append("its sums are not there yet; the rollup worker sets them")
@@ -126,31 +131,36 @@ def session_node(
             one_line(row["grade"]),
         ]
     with_traces = any(trace["trace_id"] is not None for trace in traces)
-    left = sum(len(trace["turns"]) for trace in traces) - (latest or SHOWN)
-    hidden = 0
+    shown: set[str | None] = set()
+    hidden: set[str] = set()
     for trace in traces:
-        turns = trace["turns"]
-        if left > 0 and latest is not None:
-            cut = min(left, len(turns))
-            hidden, left, turns = hidden + cut, left - cut, turns[cut:]
-            if not turns:
+        nodes = []
+        for turn in trace["turns"]:
+            key = turn["turn_key"]
+            if latest is not None and key is not None and key not in latest:
+                hidden.add(key)
                 continue
-        nodes = [turn_node(turn, whole) for turn in turns]
+            # A part of the tree may lack the trace in which its turn began.
+            nodes.append(turn_node(turn, whole, goes_on=key in shown))
+            shown.add(key)
+        if not nodes:
+            continue
         if with_traces:
             name = UNKNOWN if trace["trace_id"] is None else one_line(trace["trace_id"])
             root.under.append(Node("trace", name, under=nodes))
         else:
             root.under += nodes
     if hidden:
-        root.under.insert(0, Node("…", f"{hidden:,} turns before; -n shows more"))
+        before = f"{len(hidden):,} turn{'s' if len(hidden) > 1 else ''} before"
+        root.under.insert(0, Node("…", f"{before}; -n shows more"))
     return root
 
 
-def turn_node(turn: Row, whole: bool = False) -> Node:
-    """A turn, or the work outside every turn."""
+def turn_node(turn: Row, whole: bool = False, *, goes_on: bool = False) -> Node:
+    """A turn, or the work outside every turn. ``goes_on``: its figures were shown in another trace."""
     if turn["turn_key"] is None:
         node = Node("outside turns", "")
-    elif turn.get("continued"):
+    elif goes_on:
         node = Node("turn", one_line(turn["turn_key"]), ["goes on; its figures stand above"])
     else:
         node = Node("turn", one_line(turn["turn_key"]), _turn_figures(turn))

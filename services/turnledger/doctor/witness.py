@@ -11,17 +11,22 @@ from turnledger.contract.event import Event
 from turnledger.contract.shapes import hide
 from turnledger.contract.times import utc_text
 from turnledger.doctor.conversation import Conversation, Line, Recent, every, result_line, text, tool_line
+from turnledger.doctor.line import begin
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
 KEPT = 20
 """Things of one kind that are kept whole."""
+RULE = 160
+"""Characters of the words of a denial that tell one from another."""
 PATHS = 10_000
 """Paths whose writing is remembered."""
 HEAD, TAIL = 60, 140
 """Lines of a long timeline that are kept: its beginning and its end."""
 
+BOOKKEEPING: Final = frozenset(("body.recorded", "capture.recorded", "counter.reported"))
+"""Types that tell of the record and not of the work, as all of ``stream.*`` do: a session does not stop at one of them."""
 WRITTEN: Final = frozenset(("created", "modified", "restored", "import"))
 OUTCOMES: Final[dict[str, tuple[str, ...]]] = {
     "session.ended": ("status", "exit_code"),
@@ -73,6 +78,16 @@ class Artifact:
     written: bool = False
     """A change of the file was seen."""
 
+    @property
+    def missing(self) -> bool:
+        """It was expected and not there."""
+        return self.present is False and self.expected is not False
+
+    @property
+    def unwanted(self) -> bool:
+        """It was there and was not to be."""
+        return self.present is True and self.expected is False
+
 
 @dataclass(slots=True)
 class Witness:
@@ -82,6 +97,7 @@ class Witness:
     types: Counter[str] = field(default_factory=Counter)
     first: Event | None = None
     last: Event | None = None
+    """The last that tells of the work, which :data:`BOOKKEEPING` does not; where nothing does, the last."""
     streams: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
     """[least number, greatest number, events without one] of each stream; -1 where it has no number."""
     claimed: int = 0
@@ -92,6 +108,8 @@ class Witness:
     last_line: Line | None = None
     tool_errors: Some[Mishap] = field(default_factory=Some)
     denials: Some[Mishap] = field(default_factory=Some)
+    denied_by: Counter[str] = field(default_factory=Counter)
+    """How many were denied in which words; of more than :data:`KEPT` different ones those that came first."""
     blocks: Some[Mishap] = field(default_factory=Some)
     coercions: Some[Mishap] = field(default_factory=Some)
     call_failures: Some[Mishap] = field(default_factory=Some)
@@ -103,6 +121,7 @@ class Witness:
     last_tool_asked: Mishap | None = None
     exits: Counter[int] = field(default_factory=Counter)
     """Exit codes of processes that did not end with 0."""
+    _works: bool = False
     _paths: set[str] = field(default_factory=set)
     _conversation: Conversation = field(default_factory=Conversation)
     _names: Recent = field(default_factory=Recent)
@@ -113,7 +132,10 @@ class Witness:
         self.events += 1
         self.types[event.type] += 1
         self.first = self.first or event
-        self.last = event
+        works = event.type not in BOOKKEEPING and not event.type.startswith("stream.")
+        if works or not self._works:
+            self.last = event
+        self._works = self._works or works
         seen = self.streams.setdefault((event.producer, event.epoch, event.stream), [-1, -1, 0])
         if event.seq is None:
             seen[2] += 1
@@ -133,7 +155,7 @@ class Witness:
             artifact.written = any(_same_file(artifact.path, path) for path in self._paths)
 
     def last_as_line(self) -> str:
-        """The last event: its type and what it tells."""
+        """The last event of the work: its type and what it tells."""
         if self.last is None:
             return "none"
         told = every(self.last, self._names)
@@ -164,7 +186,11 @@ class Witness:
 
     def _denied(self, event: Event, place: int) -> None:
         told = result_line(event, self._names)
-        self.denials.add(self._mishap(told.name, told.text, event, place))
+        denied = self._mishap(told.name, told.text, event, place)
+        self.denials.add(denied)
+        words = begin(denied.words, RULE)
+        if words in self.denied_by or len(self.denied_by) < KEPT:
+            self.denied_by[words] += 1
 
     def _requested(self, event: Event, place: int) -> None:
         told = tool_line(event, self._names)

@@ -7,7 +7,7 @@ each page are fetched by key. What was accepted is never changed, so the pages a
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any
 
@@ -104,9 +104,25 @@ def _left_out(connection: psycopg.Connection[Any], session_no: int) -> list[int]
 
 
 def emitted(
-    connection: psycopg.Connection[Any], slot: str, session_no: int, calls: Collection[str]
+    connection: psycopg.Connection[Any], slot: str, session_no: int, events: Iterable[Event]
 ) -> list[tuple[str | None, int | None, str | None, int]]:
-    """(turn_id, turn_index, model_call_id, tools that it asked for), as far as the projections know. ``slot`` as ``active_slot`` gives it."""
+    """(turn_id, turn_index, model_call_id, tools that it asked for) of the model calls that ``events`` name, as far as the projections know.
+
+    Of the turns that they name alone, where each names one: ids of calls may begin from 1 in every turn, and a session of 25,000 turns has
+    as many calls of one id. ``slot`` as ``active_slot`` gives it.
+    """
+    asking = [event for event in events if event.model_call_id is not None]
+    if not asking:
+        return []
+    given: dict[str, Any] = {
+        "session_no": session_no,
+        "calls": list({event.model_call_id for event in asking}),
+    }
+    statement = "story/emitted"
+    if all(event.turn_id is not None or event.turn_index is not None for event in asking):
+        statement = "story/emitted_in_turns"
+        given["turn_ids"] = list({event.turn_id for event in asking if event.turn_id is not None})
+        given["turn_indexes"] = list({event.turn_index for event in asking if event.turn_id is None})
     with connection.cursor(binary=True) as cursor:
-        cursor.execute(of_slot("story/emitted", slot), {"session_no": session_no, "calls": list(calls)})
+        cursor.execute(of_slot(statement, slot), given)
         return cursor.fetchall()

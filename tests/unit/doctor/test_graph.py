@@ -14,6 +14,7 @@ from turnledger.contract.event import Event
 from turnledger.contract.reader import read
 from turnledger.doctor.graph import Chosen, all_events, choose, graph
 from turnledger.doctor.line import Page
+from turnledger.doctor.showing import with_bodies_alone
 from turnledger.doctor.tree import session_node, write_tree
 
 Row = dict[str, Any]
@@ -262,10 +263,65 @@ def test_a_tree_tells_times_tokens_cost_and_grade() -> None:
     ]
 
 
-def test_turns_before_the_latest_are_counted() -> None:
+def drawn(traces: list[Row], latest: set[str] | None = None) -> list[str]:
     out = io.StringIO()
-    traces = graph([turn(f"t{n}") for n in range(5)], [], [])
-    write_tree(Page(out, columns=80, colours=False), session_node("s", None, traces, latest=2))
-    lines = out.getvalue().splitlines()
-    assert lines[1] == "├─ … 3 turns before; -n shows more"
-    assert [line.split()[2] for line in lines[2:]] == ["t3", "t4"]
+    write_tree(Page(out, columns=80, colours=False), session_node("s", None, traces, latest=latest))
+    return out.getvalue().splitlines()[1:]
+
+
+def test_turns_before_the_latest_are_counted() -> None:
+    lines = drawn(graph([turn(f"t{n}") for n in range(5)], [], []), {"t3", "t4"})
+    assert lines[0] == "├─ … 3 turns before; -n shows more"
+    assert [line.split()[2] for line in lines[1:]] == ["t3", "t4"]
+
+
+def test_the_latest_turns_are_those_of_the_session_wherever_they_worked() -> None:
+    # The first turn worked in no trace, which is told last; the third in two.
+    traces = graph(
+        [turn("a"), turn("b"), turn("c")],
+        [
+            call("b", "1", trace_id="T"),
+            call("c", "2", trace_id="U"),
+            call("c", "3", trace_id="V"),
+        ],
+        [],
+    )
+    assert [line.split("─ ")[1].split("  ")[0] for line in drawn(traces, {"b", "c"}) if "─ " in line] == [
+        "… 1 turn before; -n shows more",
+        "trace T",
+        "turn b",
+        "call 1",
+        "trace U",
+        "turn c",
+        "call 2",
+        "trace V",
+        "turn c",
+        "call 3",
+    ]
+
+
+def test_a_turn_has_its_figures_in_the_first_trace_that_is_shown() -> None:
+    work = [call("t", "1", trace_id="T"), call("t", "2", trace_id="U")]
+    traces = graph([turn("t", status="completed")], work, [], [])
+    assert [line for line in drawn(traces) if "turn t" in line] == [
+        "│  └─ turn t  completed · tokens – · cost – · –",
+        "   └─ turn t  goes on; its figures stand above",
+    ]
+    (line,) = [line for line in drawn(choose(traces, Chosen(trace="U"))) if "turn t" in line]
+    assert line == "   └─ turn t  completed · tokens – · cost – · –"
+
+
+def test_with_bodies_nothing_is_left_that_held_other_events_alone() -> None:
+    events = [
+        (event(0, trace_id="T", turn_id="t", model_call_id="1"), "t"),
+        (event(1, turn_id="t"), "t"),
+        (event(2), None),
+    ]
+    work = [call("t", "1", trace_id="T"), call("t", "2", trace_id="U")]
+    traces = graph([turn("t")], work, [], events)
+    assert [trace["trace_id"] for trace in traces] == ["T", "U", None]
+    (told,) = [one for one in all_events(traces) if one["seq"] == 0]
+    told["bodies"] = [{"data": b"x"}]
+    kept = with_bodies_alone(traces)
+    assert [trace["trace_id"] for trace in kept] == ["T", "U"]
+    assert [one["seq"] for one in all_events(kept)] == [0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
 
-from turnledger.doctor.prometheus import METRICS, Series, Told, normalised
+from turnledger.doctor.prometheus import METRICS, Prometheus, PrometheusAway, Series, Told, normalised
 from turnledger.doctor.reconcile import Counted, Evidence, Reconciled, reconcile, write_page
 
 
@@ -96,6 +97,48 @@ def test_requests_beyond_calls_may_be_retries() -> None:
     ledger = counted(0, values={"llm_requests_total": 2}, retries=1)
     found = reconcile(ledger, told(llm_requests_total=3), evidence())
     assert why(found, "llm_requests_total") == (False, ("1 retries: the exporter may count each attempt",))
+
+
+def test_requests_below_calls_may_lack_their_answers() -> None:
+    ledger = counted(0, values={"llm_requests_total": 5, "llm_failures_total": 1}, unanswered=2)
+    found = reconcile(ledger, told(llm_requests_total=3, llm_failures_total=1), evidence())
+    assert why(found, "llm_requests_total") == (
+        False,
+        ("as many requests have no answer: the exporter may count a request when it is answered",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("unanswered", "answers", "expected"),
+    [
+        (0, 4, (True, ())),
+        (
+            2,
+            2,
+            (
+                None,
+                (
+                    "2 requests have neither answer nor failure: a response that was lost, or is still awaited",
+                ),
+            ),
+        ),
+    ],
+)
+def test_requests_are_laid_against_answers_and_failures(unanswered: int, answers: int, expected: Any) -> None:
+    ledger = counted(0, values={"llm_requests_total": 5, "llm_failures_total": 1}, unanswered=unanswered)
+    found = reconcile(ledger, told(), evidence())
+    assert why(found, "model answers") == expected
+    assert next(row.ledger for row in found.rows if row.figure == "model answers") == answers
+
+
+@pytest.mark.parametrize("sample", ["NaN", "+Inf"])
+def test_a_sample_that_is_no_number_is_one_sentence_and_no_count(sample: str) -> None:
+    body = {
+        "status": "success",
+        "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, sample]}]},
+    }
+    with pytest.raises(PrometheusAway, match="a sample that is no number"):
+        Prometheus("http://p.example")._vector(json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_t1_01_seven_lines_stopped_with_a_text() -> None:
     ]
     assert made["timeline"]["shown"][-1]["detail"] == "tool_calls=0 “Done.”"
     assert {row["figure"]: row["ledger"] for row in made["reconciliation"]}["tool_calls_total"] == 2
-    assert {row["figure"]: row["ledger"] for row in made["reconciliation"]}["tool results"] == 2
+    assert [tool["pairing"] for tool in case.tools] == ["paired", "paired"]
     assert "asked for no tool (“Done.”)" in made["diagnosis"]["root_cause"]
 
 
@@ -227,6 +227,69 @@ def test_advice_names_its_rule() -> None:
             "model_call.failed rate_limit",
         ),
         ("Look at the spool.", "open_gap"),
+    ]
+
+
+def test_a_session_does_not_stop_at_what_tells_of_its_record() -> None:
+    body = ev("body.recorded", for_event_id="e", source="net", direction="request", original_bytes=0)
+    case = case_of(*turn("t"), body, ev("stream.closed", last_seq=3))
+    assert "the last event is turn.completed completed." in diagnose(case).root_cause
+    assert report(FOUND, case)["header"]["total_events"] == 4
+
+
+def test_a_file_that_was_not_to_be_is_no_output_and_its_absence_no_fault() -> None:
+    def checked(present: bool) -> Case:
+        return case_of(*turn("t", ev("artifact.checked", path="core.dump", expected=False, present=present)))
+
+    absent = report(FOUND, checked(False))
+    assert absent["diagnosis"]["failed"] == []
+    assert not any("core.dump" in sentence for sentence in absent["diagnosis"]["never_happened"])
+    assert absent["validation"][0] == ("output written", "N/A")
+    assert absent["verdict"][5] == ("instruction-following issues", "none seen")
+    assert absent["recommendations"] == []
+    there = report(FOUND, checked(True))
+    assert there["diagnosis"]["failed"] == ["core.dump was there and was not to be"]
+    assert there["validation"][0] == ("output written", "N/A")
+    assert there["verdict"][5] == ("instruction-following issues", "there and not to be: core.dump")
+
+
+def test_many_of_a_kind_are_counted_exactly_and_listed_in_part() -> None:
+    denied = [
+        one
+        for n in range(60)
+        for one in (asked(f"d{n}"), ev("tool_call.denied", tool=f"d{n}", by="policy", reason="no network"))
+    ]
+    waiting = [asked(f"w{n}") for n in range(70)]
+    case = case_of(*turn("t", *denied, *waiting, end=None))
+    assert (
+        "Tell the agent what it may not do, or allow it: 60 calls denied by policy: no network.",
+        "tool_call.denied",
+    ) in list(recommendations(case))
+    said = diagnose(case)
+    assert len(said.never_happened) == 51
+    assert said.never_happened[-1] == "… and 20 more; `turnledger sessions check` has all"
+    assert "; no result of tool bash, asked for at 2026-05-04T10:02:05Z, and 65 more." in said.root_cause
+
+
+def test_without_a_server_the_log_is_laid_against_itself() -> None:
+    values = dict.fromkeys((one.name for one in METRICS), 0)
+    values |= {"tool_calls_total": 3, "llm_requests_total": 4, "llm_failures_total": 1}
+    counts = Counted(values=values, results=1, tools={"bash": 3}, unanswered=1)
+    rows = report(FOUND, case_of(*turn("t"), counts=counts))["reconciliation"]
+    assert [(row["figure"], row["ledger"], row["match"], row["why"]) for row in rows] == [
+        ("tool_calls_total", 3, None, []),
+        ("tool results", 1, None, ["2 calls have no result: the session ended, or stands, during a tool"]),
+        ("tool_errors_total", 0, None, []),
+        ("guard_blocks_total", 0, None, []),
+        ("guard_coercions_total", 0, None, []),
+        ("llm_requests_total", 4, None, []),
+        ("llm_failures_total", 1, None, []),
+        (
+            "model answers",
+            2,
+            None,
+            ["1 requests have neither answer nor failure: a response that was lost, or is still awaited"],
+        ),
     ]
 
 

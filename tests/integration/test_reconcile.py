@@ -105,6 +105,7 @@ def test_what_is_equal_matches_figure_by_figure(scraped: Scraped) -> None:
         "guard_coercions_total": (0, None, None),
         "llm_requests_total": (5, 5.0, True),
         "llm_failures_total": (0, None, None),
+        "model answers": (5, None, True),
     }
     assert [(row.figure, row.match) for row in found.tools] == [("bash", True), ("read", True)]
     assert [holds for _, holds in found.checks] == [True, None, True, True]
@@ -205,6 +206,7 @@ def test_the_command_lays_a_session_of_the_ledger_beside_the_server(scraped: Scr
             "payload": {"tool_name": "bash"},
         },
         {"type": "tool_call.denied", "turn_id": "t", "tool_call_id": "2", "payload": {"by": "guard"}},
+        {"type": "model_call.started", "turn_id": "t", "model_call_id": "c", "payload": {"provider": "p"}},
     ]
     numbered = [
         {**event, "seq": seq, "occurred_at": f"2026-03-01T12:00:0{seq}Z"} for seq, event in enumerate(events)
@@ -236,6 +238,14 @@ def test_the_command_lays_a_session_of_the_ledger_beside_the_server(scraped: Scr
         "prometheus": 3.0,
         "match": False,
         "why": ["as many calls were blocked by guards (1): counted as calls, and not logged"],
+    }
+
+    assert found["rows"][-1] == {
+        "figure": "model answers",
+        "ledger": 0,
+        "prometheus": None,
+        "match": None,
+        "why": ["1 requests have neither answer nor failure: a response that was lost, or is still awaited"],
     }
 
     report = CliRunner().invoke(

@@ -177,22 +177,27 @@ def test_holes_and_declarations_of_a_vacuumed_session_stay_what_they_are(databas
     assert one(rows(database, "select open_gaps, grade from turnledger.sessions")) == (3, "gaps")
 
 
-def test_running_persistent_and_unproven_sessions_are_left_alone(database: str) -> None:
+def test_running_persistent_unsent_and_unproven_sessions_are_left_alone(database: str) -> None:
     running, persistent, wrong = worked("running")[:-1], worked("kept", persistent=True), worked("wrong")
-    apply(database, "first", [*running, *persistent, *wrong])
+    apply(database, "first", [*running, *persistent, *wrong, *worked("unsent")])
     rolled_up(database)
     wrong_no = "(select session_no from ledger.sessions where session_id = 'wrong')"
     execute(
         database,
         f"update projection_a.turns set event_count = event_count + 1 where session_no = {wrong_no}",
     )
-    became = let_go(database, "default/running", "default/kept", "default/wrong")
+    execute(
+        database,
+        "insert into ledger.outbox (session_no, turn_key) select session_no, 't' from ledger.sessions where session_id = 'unsent'",
+    )
+    became = let_go(database, "default/running", "default/kept", "default/wrong", "default/unsent")
     assert [one.why.partition(" (")[0] for one in became if isinstance(one, Stays)] == [
         "it is running",
         "it is persistent",
         "1 of its rows are not what its events give",
+        "turn records of it are still to be sent: `turnledger outbox` sends them",
     ]
-    assert one(rows(database, "select count(*) from turnledger.events")) == (29,)
+    assert one(rows(database, "select count(*) from turnledger.events")) == (39,)
     assert rows(database, "select 1 from turnledger.vacuums") == []
 
 

@@ -106,11 +106,16 @@ def timeline(
     from turnledger.doctor import timeline as telling
     from turnledger.doctor.line import Page, wants_colours
     from turnledger.doctor.sessions import find_session
+    from turnledger.store.vacuumed import what_went
 
     if last is not None and (first or count is not None):
         raise TurnledgerError("--last is counted from the end: leave --from and --count away with it.")
     with _connection("sessions timeline", autocommit=True) as connection:
         found = find_session(connection, session_id, tenant)
+        gone = what_went(connection, found.session_no, found.session_id)
+        if gone is not None:
+            # What came since is there, and told.
+            print(f"turnledger: {gone}", file=sys.stderr)
         lines = telling.chosen(
             telling.timeline(connection, found, everything=everything), first=first, count=count, last=last
         )
@@ -153,10 +158,14 @@ def report(
     from turnledger.doctor.prometheus import Prometheus, PrometheusAway
     from turnledger.doctor.reconcile import Evidence, reconcile
     from turnledger.doctor.sessions import find_session
+    from turnledger.store.vacuumed import what_went
 
     server = None if prometheus is None else Prometheus(prometheus)
     with _connection("sessions report", autocommit=True) as connection:
         found = find_session(connection, session_id, tenant)
+        gone = what_went(connection, found.session_no, found.session_id)
+        if gone is not None:
+            raise TurnledgerError(gone)
         case = reporting.load_case(connection, found)
     why = None
     if server is not None:

@@ -137,6 +137,8 @@ def _prove(connection: Connection, ref: SessionRef, order: Order) -> _Proven | S
             return Stays("it is running")
         if is_persistent([one.event for one in events]):
             return Stays("it is persistent")
+        if _one(connection, "vacuum/unsent", number)[0]:
+            return Stays("turn records of it are still to be sent: `turnledger outbox` sends them")
         if order.archived:
             lacking = [row[0] for row in _rows(connection, "retention/unarchived", number)]
             if lacking:
@@ -182,6 +184,8 @@ def _take(connection: Connection, ref: SessionRef, order: Order, proven: _Proven
     if (events, last_batch) != (proven.events, proven.last_batch) or _one(
         connection, "vacuum/unflushed", number
     )[0]:
+        raise _Moved
+    if _one(connection, "vacuum/unsent", number)[0]:
         raise _Moved
     slot = active_slot(connection)
     _write_streams(connection, number, slot)

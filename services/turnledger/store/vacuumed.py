@@ -80,6 +80,17 @@ def kept_of(connection: Connection, sessions: Sequence[int]) -> dict[int, Kept]:
     }
 
 
+def what_went(connection: Connection, session_no: int, name: str) -> str | None:
+    """A sentence for a person who asks for what is gone; None where nothing is."""
+    row = connection.execute(query("vacuum/last"), {"session_no": session_no}).fetchone()
+    if row is None or row[0] is None:
+        return None
+    return (
+        f"the {row[3]} events of session {name!r} were let go of on {row[0]} by {row[1]} ({row[2]}): its sums and turns stay, `turnledger sessions "
+        "show` tells them, and `turnledger.archives` where events of its days are archived."
+    )
+
+
 def kept_declarations(connection: Connection, session_no: int) -> list[Event]:
     """A vacuumed session's declarations with their running times. Raises :class:`LedgerUnreadable`."""
     found = []

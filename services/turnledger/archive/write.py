@@ -37,7 +37,7 @@ GRACE_SECONDS = 300
 PART_BYTES = 64 * 1024 * 1024
 """Of events in one file, before compression."""
 LEVEL = 9
-"""Of zstd: 6 times smaller than the events of the demo fleet, at 40 MB/s."""
+"""Of zstd: what it makes of events stands in `tests/bench/results/retention.md`."""
 ATTEMPTS = 3
 CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
 _NO_BREAKS = bytes.maketrans(b"\n\r", b"  ")

@@ -156,22 +156,3 @@ def test_two_runs_at_once_are_one(database: str, here: Here) -> None:
         status, _, err = here.run(settings, "retention", "run", "--age", "30d")
     assert status == 2
     assert "another retention run is under way" in err
-
-
-def test_who_asks_for_what_is_gone_is_told_when_by_whom_and_why(database: str, here: Here) -> None:
-    apply(database, "log", worked("s"))
-    rolled_up(database)
-    settings = {"TURNLEDGER_DATABASE_URL": database}
-    assert here.run(settings, "sessions", "vacuum", "s", "--why", "asked by its owner", "--by", "ada")[0] == 0
-    rolled_up(database)
-    status, _, err = here.run(settings, "sessions", "report", "s")
-    assert (status, "by ada (asked by its owner)" in err) == (2, True)
-    status, out, err = here.run(settings, "sessions", "timeline", "s", "--json")
-    assert (status, "by ada (asked by its owner)" in err) == (0, True)
-    assert json.loads(out)["lines"] == []
-    status, out, err = here.run(settings, "sessions", "show", "s", "--json")
-    assert status == 0, err
-    assert json.loads(out)["session"]["detail"] == "vacuumed"
-    assert here.run(settings, "sessions", "show", "s")[0] == 0
-    status, out, err = here.run(settings, "sessions", "check", "s", "--json")
-    assert (status in (0, 1), "projection_differs_from_fold" in out) == (True, False), err

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.integration.ingesting import environment, one, outcomes, rows, until_applied, until_projected
+from tests.integration.ingesting import one, rows
 from tests.integration.letting_go import PRICE, apply, execute, let_go, numbers, rolled_up, shuffled, verified
 from tests.property.budget import times
 from tests.property.fleets import _sown, build, plain
-from tests.stack.commands import Running
-from tests.stack.topics import Record, Topic, produce
-from turnledger.doctor.verify import Topics, verify
+from turnledger.doctor.verify import verify
 from turnledger.retention.vacuum import Stays, Went
 
 
@@ -259,50 +256,3 @@ def test_verify_names_an_event_that_went_without_a_vacuum(database: str) -> None
         "a batch's accepted events are not those in the ledger",
         "what a stream has seen is not the events that are there and those that were vacuumed",
     }
-
-
-@pytest.mark.partitions(1)
-def test_beside_a_live_worker_what_comes_again_or_late_is_told_apart_and_kafka_agrees(
-    topic: Topic, database: str, start: Callable[..., Running]
-) -> None:
-    def sent(raws: list[bytes]) -> list[Record]:
-        return [Record(raw, key=b"default/" + json.loads(raw)["session_id"].encode()) for raw in raws]
-
-    settings = environment(topic, database)
-    first = [*worked("s"), *worked("other"), event("s", None, "note", receipt_key="r")]
-    conflicting = [event("s", 6, "note"), worked("s")[0]]
-    produce(topic, sent([*first, *conflicting]))
-    worker = start("worker", environment=settings)
-    until_applied(database, topic, 23, worker)
-    until_projected(database, topic)
-    rolled_up(database)
-    before = numbers(database)
-    # The worker holds the session in memory: it must notice.
-    assert let_go(database, "default/s") == [Went(11, sum(map(len, [*worked("s"), first[-1]])), late=False)]
-    late = [event("s", 12, "note"), event("s", None, "note", receipt_key="q"), *worked("third")]
-    produce(topic, sent([*first, *late]))
-    until_applied(database, topic, 56, worker)
-    until_projected(database, topic)
-    assert outcomes(database, topic) == {
-        "records": 56, "accepted": 33, "duplicates": 22, "conflicts": 1, "dead": 0,
-    }  # fmt: skip
-    assert one(rows(database, "select sum(unverified) from turnledger.ingest_batches")) == (11,)
-    verified(database)
-    kept = [row for row in numbers(database)["sessions"] if row[0]["session_id"] != "third"]
-    assert kept == before["sessions"]
-    assert rows(database, "select from_seq, to_seq, state from turnledger.gaps") == [(10, 11, "open")]
-    topics = Topics(topic.bootstrap, 1024 * 1024)
-    report = verify(database, PRICE, topics=topics, settle_seconds=5)
-    assert report.holds, report.as_json()
-    # A worker that begins anew finds the session as it was left.
-    worker.kill9()
-    again = start("worker", environment=settings)
-    produce(topic, sent([event("s", 10, "note"), *first]))
-    until_applied(database, topic, 78, again)
-    until_projected(database, topic)
-    verified(database)
-    assert rows(database, "select from_seq, to_seq, state from turnledger.gaps where state = 'open'") == [
-        (11, 11, "open")
-    ]
-    report = verify(database, PRICE, topics=topics, settle_seconds=5)
-    assert report.holds, report.as_json()

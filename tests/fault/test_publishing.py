@@ -17,7 +17,7 @@ from tests.stack.topics import Topic
 SEEDS = int(os.environ.get("TURNLEDGER_PUBLISHER_KILLS", str(len(POINTS))))
 
 
-@pytest.mark.timeout(60 + 10 * SEEDS)
+@pytest.mark.timeout(300 + 10 * SEEDS)  # the stack may start in it
 def test_what_emit_returned_for_is_in_postgres_once_wherever_its_process_is_killed(
     topic: Topic, database: str, start: Callable[..., Running], tmp_path: Path
 ) -> None:

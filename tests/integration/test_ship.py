@@ -73,7 +73,7 @@ def writing(root: Path, name: str, dice: random.Random) -> Iterator[None]:
         yield
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(200, func_only=True)
 def test_what_fourteen_harnesses_write_is_in_the_ledger_once_whatever_is_killed(
     stack: Servers, topic: Topic, database: str, start: Callable[..., Running], tmp_path: Path
 ) -> None:

@@ -125,11 +125,7 @@ def timeline(
         colours = wants_colours(sys.stdout)
         with paged(None if no_pager else pager()) as out:
             if not telling.write_lines(Page(out, colours=colours), lines, times=times):
-                out.write(
-                    "no lines: nothing was said yet, or the harness does not tell it; --all shows every event.\n"
-                    if not everything
-                    else "no events.\n"
-                )
+                out.write(telling.why_nothing(connection, found, everything=everything) + "\n")
 
 
 def report(

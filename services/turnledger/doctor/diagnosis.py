@@ -160,6 +160,8 @@ def never_happened(case: Case) -> Iterator[str]:
 
 def root_cause(case: Case, missing: Sequence[str]) -> str:
     """One paragraph."""
+    if not case.witness.events and case.session.get("detail") == "vacuumed":
+        return "The events of this session were let go of by a vacuum: its sums stand, and what happened in it is not known any more."
     if not case.witness.events:
         return "The ledger holds no events of this session, so that nothing can be said of it."
     return " ".join(

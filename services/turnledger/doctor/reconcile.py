@@ -32,15 +32,15 @@ class Counted:
     """What the ledger counts of one session, by the names of the metrics."""
 
     values: Mapping[str, int | None]
-    results: int
-    """Tool calls that were answered."""
+    results: int | None
+    """Tool calls that were answered. None: a vacuum let go of them."""
     tools: Mapping[str, int]
     """Tool calls by name."""
     denied: int = 0
     """Tool calls that were denied: those have no result."""
     retries: int = 0
-    unanswered: int = 0
-    """Model calls with neither an answer nor a failure."""
+    unanswered: int | None = 0
+    """Model calls with neither an answer nor a failure. None as of ``results``."""
     open_gaps: int = 0
     dead_letters: int = 0
     last_activity: float | None = None
@@ -113,11 +113,11 @@ def counted(connection: psycopg.Connection[Any], found: SessionRef) -> Counted:
     last = None if row["last_activity_at"] is None else parse_instant(row["last_activity_at"])
     return Counted(
         values={metric: row[column] for metric, column in FIGURES.items()},
-        results=answered["results"],
+        results=None if row["detail"] == "vacuumed" else answered["results"],
         tools={one["tool_name"]: one["calls"] for one in usage},
         denied=sum(one["denied"] for one in usage),
         retries=answered["retries"],
-        unanswered=answered["unanswered"],
+        unanswered=None if row["detail"] == "vacuumed" else answered["unanswered"],
         open_gaps=row["open_gaps"] or 0,
         dead_letters=row["dead_letters"] or 0,
         last_activity=None if last is None else last / 1e6,
@@ -271,7 +271,7 @@ def _less(ledger: Counted, told: Told, evidence: Evidence) -> tuple[str, ...]:
 def _results(ledger: Counted) -> Comparison:
     """Calls and results of the log, against each other."""
     calls = ledger.values["tool_calls_total"]
-    if calls is None:
+    if calls is None or ledger.results is None:
         return Comparison("tool results", ledger.results, None, None)
     waiting = calls - ledger.denied - ledger.results
     if waiting > 0:
@@ -286,7 +286,7 @@ def _results(ledger: Counted) -> Comparison:
 def _answers(ledger: Counted) -> Comparison:
     """Requests and what came of them: an answer or a failure."""
     requests, failures = ledger.values["llm_requests_total"], ledger.values["llm_failures_total"]
-    if requests is None or failures is None:
+    if requests is None or failures is None or ledger.unanswered is None:
         return Comparison("model answers", None, None, None)
     answers = requests - failures - ledger.unanswered
     if not ledger.unanswered:

@@ -75,7 +75,9 @@ def load_case(connection: psycopg.Connection[Any], found: SessionRef) -> Case:
     witness.end()
     # The rollup worker may not have seen the session yet.
     counts = counted(connection, found) if rows["session"] else None
-    return Case(rows["session"] or {}, rows["turns"], tools, calls, rows["gaps"], witness, reasons, counts)
+    # A vacuum takes the records of turns.
+    turns = [{**turn, "record": turn["record"] or {}} for turn in rows["turns"]]
+    return Case(rows["session"] or {}, turns, tools, calls, rows["gaps"], witness, reasons, counts)
 
 
 # --- the sections -----------------------------------------------------------------------------------------------------------------

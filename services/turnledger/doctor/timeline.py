@@ -14,7 +14,9 @@ from turnledger.contract.event import Event
 from turnledger.contract.times import utc_text
 from turnledger.doctor.conversation import ASST, CODES, TYPES, USER, Conversation, Line, Recent, every
 from turnledger.doctor.line import Page, begin, fit
+from turnledger.doctor.rows import told as rows_of
 from turnledger.doctor.tables import UNKNOWN
+from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot
 from turnledger.store.story import emitted, story
 
@@ -99,6 +101,17 @@ def chosen(
     if last is not None:
         return iter(deque(lines, maxlen=last))
     return islice(lines, first, None if count is None else first + count)
+
+
+def why_nothing(connection: psycopg.Connection[Any], session: SessionRef, *, everything: bool) -> str:
+    """What to say where there is no line."""
+    key = {"tenant": session.tenant, "session_id": session.session_id}
+    row = next(iter(rows_of(connection, query("read/session_rollup"), key)), None)
+    if row is not None and row["detail"] == "vacuumed":
+        return "no lines: a vacuum let go of this session's events; `turnledger sessions show` has its sums."
+    if everything:
+        return "no events here."
+    return "no lines here: nothing was said yet, or the harness does not tell it; --all shows every event."
 
 
 # --- for people -------------------------------------------------------------------------------------------------------------------

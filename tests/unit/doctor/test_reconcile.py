@@ -131,6 +131,12 @@ def test_requests_are_laid_against_answers_and_failures(unanswered: int, answers
     assert next(row.ledger for row in found.rows if row.figure == "model answers") == answers
 
 
+def test_of_a_vacuumed_session_nobody_knows_what_was_answered() -> None:
+    found = reconcile(counted(4, results=None, unanswered=None), told(), evidence())
+    assert why(found, "tool results") == (None, ())
+    assert why(found, "model answers") == (None, ())
+
+
 @pytest.mark.parametrize("sample", ["NaN", "+Inf"])
 def test_a_sample_that_is_no_number_is_one_sentence_and_no_count(sample: str) -> None:
     body = {

@@ -237,6 +237,13 @@ def test_a_session_does_not_stop_at_what_tells_of_its_record() -> None:
     assert report(FOUND, case)["header"]["total_events"] == 4
 
 
+def test_a_vacuumed_session_is_not_said_to_have_had_no_events() -> None:
+    case = Case({"detail": "vacuumed"}, [], [], [], [], Witness())
+    assert diagnose(case).root_cause == (
+        "The events of this session were let go of by a vacuum: its sums stand, and what happened in it is not known any more."
+    )
+
+
 def test_a_file_that_was_not_to_be_is_no_output_and_its_absence_no_fault() -> None:
     def checked(present: bool) -> Case:
         return case_of(*turn("t", ev("artifact.checked", path="core.dump", expected=False, present=present)))

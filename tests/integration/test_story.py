@@ -381,7 +381,7 @@ def test_a_report_needs_no_records_of_turns_as_a_vacuum_takes_them(
     events = [{"type": "turn.started", "turn_id": "t", "seq": 0, "payload": {"input_preview": "Go"}}]
     found, _ = put_events(link, "without-records", events)
     project(link, [json.dumps({"session_id": "without-records", **one}).encode() for one in events])
-    link.execute("update projection_a.turns set record = null where session_no = %s", [found.session_no])
+    link.execute("delete from projection_a.turn_records where session_no = %s", [found.session_no])
     done = command(url, "without-records", of="report")
     assert done.exit_code == 0, done.exception
     assert "| instruction-following issues | N/A |" in done.stdout

@@ -150,7 +150,9 @@ def test_entities_through_the_worker(written: str, tmp_path: Any) -> None:
         "security_decisions",
         "security_asks",
     ):
-        here, there = shown(written, table), folded[table]
+        there = folded[table]
+        # A view has the harness ledger's own names beside the contract's.
+        here = [{name: row[name] for name in there[0]} for row in shown(written, table)]
         assert len(here) == len(there), table
         for row in there:
             assert row in here, table

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.integration.test_rollup import drain, project
 from tests.stack.commands import eventually
 from tests.stack.ledger_rows import put_events
-from tests.stack.prometheus import Exporter, scraping
+from tests.stack.prometheus import Exporter, NotHere, binary, scraping
 from turnledger.cli import build
 from turnledger.contract.times import utc_text
 from turnledger.doctor.prometheus import METRICS, Prometheus, PrometheusAway, Series
@@ -60,6 +60,10 @@ class Scraped:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    try:
+        binary()
+    except NotHere as why:
+        pytest.skip(str(why))
     exporter = Exporter()
     exporter.jobs = {"a": BEGINNING, "b": SAID_TWICE}
     with scraping(exporter, ["a", "b"], tmp_path_factory.mktemp("prometheus")) as url:

@@ -24,14 +24,18 @@ from turnledger.errors import TurnledgerError
 SCRAPE = "250ms"
 
 
+class NotHere(TurnledgerError):
+    """There is no server, and none can be fetched: a machine without Debian's packages or without a way to them."""
+
+
 def where() -> str:
     """One line for the header of a run: which server its tests will use."""
     found = _there()
     if found is not None:
         return str(found)
     if shutil.which("apt-get") and shutil.which("dpkg-deb"):
-        return "not here yet: the first test that needs it fetches Debian's package"
-    return "NOT HERE, and no apt-get to fetch it with: tests that need it fail"
+        return "not here yet: the first test that needs it fetches Debian's package (where that fails, they are skipped, and the summary says why)"
+    return "NOT HERE, and no apt-get to fetch it with: tests that need it are skipped, and the summary names them"
 
 
 def _there() -> Path | None:
@@ -53,7 +57,7 @@ def binary() -> Path:
 
 def _fetched() -> Path:
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise TurnledgerError(
+        raise NotHere(
             "these tests need a real Prometheus server: install one and put `prometheus` on the PATH (there is no apt-get here to fetch it with)"
         )
     cache = cache_folder()
@@ -65,7 +69,7 @@ def _fetched() -> Path:
             done = _run(fetch, folder)
         packages = list(Path(folder).glob("prometheus_*.deb"))
         if done.returncode or not packages:
-            raise TurnledgerError(
+            raise NotHere(
                 f"these tests need a real Prometheus server, and `apt-get download prometheus` failed ({done.stderr.strip()[-200:]}): "
                 "run `apt-get update`, or put a `prometheus` on the PATH"
             )

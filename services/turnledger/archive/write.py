@@ -37,7 +37,7 @@ GRACE_SECONDS = 300
 PART_BYTES = 64 * 1024 * 1024
 """Of events in one file, before compression."""
 LEVEL = 9
-"""Of zstd: what it makes of events stands in `tests/bench/results/retention.md`."""
+"""Of zstd: a third smaller than at 3, at 73 MB/s of one core instead of 580, on the events of the bench (which are much alike)."""
 ATTEMPTS = 3
 CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
 _NO_BREAKS = bytes.maketrans(b"\n\r", b"  ")

@@ -10,17 +10,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import psycopg
+
 from turnledger.contract.event import Event
 from turnledger.fold.state import SessionState
 from turnledger.ingest import load, prepare
 from turnledger.ingest.batch import Partition
 from turnledger.ingest.cache import SessionEntry, SessionKey
-from turnledger.ingest.decide import Decider, Group
+from turnledger.ingest.decide import DeadWindow, Decider, Group
 from turnledger.ingest.link import Connection
 from turnledger.ingest.prepare import Folder, Prepared
 from turnledger.store import fence, write
 from turnledger.store.named import query
 from turnledger.store.read import session_events
+
+TRANSIENT = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.CheckViolation,  # midnight came between the look at the day and the rows of it
+)
+"""Somebody else wrote at the same time: the same again."""
+
+NEVER = DeadWindow(1.0, 1)
+"""The stop rule is for what live workers read."""
 
 
 def write_foreign(

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 
-import psycopg
-
 from turnledger.contract.redact import Redacted, requeued
 from turnledger.errors import TurnledgerError
 from turnledger.fold.model import Row
 from turnledger.ingest import foreign
 from turnledger.ingest.batch import Partition
 from turnledger.ingest.cache import SessionKey
-from turnledger.ingest.decide import DeadWindow, Decider, Group
-from turnledger.ingest.foreign import HomesMoved
+from turnledger.ingest.decide import Decider, Group
+from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved
 from turnledger.ingest.link import Connection
 from turnledger.ingest.prepare import Prepared
 from turnledger.store import dead, fence, write
@@ -38,17 +36,6 @@ LETTERS = 500
 ATTEMPTS = 8
 PAUSE_SECONDS = 0.1
 """The first pause between attempts; each is doubled."""
-
-TRANSIENT = (
-    psycopg.errors.UniqueViolation,
-    psycopg.errors.LockNotAvailable,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.SerializationFailure,
-)
-"""Somebody else wrote at the same time: the same letters again."""
-
-NEVER = DeadWindow(1.0, 1)
-"""The stop rule is for what comes from Kafka."""
 
 
 class InTheWay(TurnledgerError):

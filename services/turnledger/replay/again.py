@@ -22,10 +22,10 @@ from turnledger.ingest import foreign
 from turnledger.ingest.batch import Partition, Record
 from turnledger.ingest.cache import SessionKey
 from turnledger.ingest.decide import Decider, Group
-from turnledger.ingest.foreign import HomesMoved
+from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved
 from turnledger.ingest.link import Connection
 from turnledger.ingest.prepare import Prepared
-from turnledger.ingest.requeue import ATTEMPTS, NEVER, PAUSE_SECONDS, TRANSIENT, InTheWay, Requeue
+from turnledger.ingest.requeue import ATTEMPTS, PAUSE_SECONDS, InTheWay, Requeue
 from turnledger.store import fence, write
 from turnledger.store.named import query
 from turnledger.store.read import writable_slot

@@ -11,13 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psycopg
-
 from turnledger.errors import TurnledgerError
 from turnledger.ingest import prepare
 from turnledger.ingest.batch import Partition, Record
-from turnledger.ingest.decide import DeadWindow, Decider
-from turnledger.ingest.foreign import HomesMoved, write_foreign
+from turnledger.ingest.decide import Decider
+from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved, write_foreign
 from turnledger.ingest.link import Connection
 from turnledger.ingest.seat import Piece, Seat
 from turnledger.store import fence, write
@@ -28,18 +26,6 @@ ATTEMPTS = 10
 PAUSE_SECONDS = 0.05
 """The first pause between attempts; each is doubled, up to some seconds."""
 GREATEST_PAUSE_SECONDS = 3.0
-
-TRANSIENT = (
-    psycopg.errors.UniqueViolation,
-    psycopg.errors.LockNotAvailable,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.CheckViolation,  # midnight came between the look at the day and the rows of it
-)
-"""Somebody else wrote at the same time: the same records again."""
-
-NEVER = DeadWindow(1.0, 1)
-"""The stop rule is for what comes from Kafka."""
 
 
 class LogTaken(TurnledgerError):

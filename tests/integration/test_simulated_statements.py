@@ -141,9 +141,15 @@ def _plain(rows: list[tuple[Any, ...]]) -> list[str]:
     )
 
 
+OF_MIGRATIONS = ["generations", "schema_version"]
+"""Tables whose rows a migration makes."""
+
+
 def _empty(admin: psycopg.Connection[Any]) -> None:
     found = admin.execute(
-        "select schemaname, tablename from pg_tables where schemaname in ('ledger', 'projection_a') and tablename not like 'events!_%' escape '!'"
+        "select schemaname, tablename from pg_tables where schemaname in ('ledger', 'projection_a') and tablename not like 'events!_%%' escape '!'"
+        " and tablename <> all(%s)",
+        (OF_MIGRATIONS,),
     ).fetchall()
     # All at once: some refer to others.
     tables = sql.SQL(", ").join(sql.Identifier(schema, table) for schema, table in found)

@@ -46,7 +46,8 @@ def test_a_right_that_is_missing_is_one_sentence(
     error = psycopg.errors.InsufficientPrivilege("permission denied for table events")
     assert ends(error, monkeypatch, capsys) == (
         2,
-        "turnledger: the database refuses (permission denied for table events): name a role with that right in TURNLEDGER_DATABASE_URL (a reader asks the views with SQL).\n",
+        "turnledger: the database refuses (permission denied for table events): name a role with that right in "
+        "TURNLEDGER_DATABASE_URL (a reader asks the views with SQL).\n",
     )
 
 

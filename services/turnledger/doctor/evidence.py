@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import psycopg
@@ -15,6 +14,7 @@ from turnledger.contract.reader import Rejected
 from turnledger.contract.times import utc_text
 from turnledger.doctor.findings import Evidence, Finding, Place, Row, Seen
 from turnledger.doctor.rows import told
+from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef, of_slot
 
@@ -97,10 +97,7 @@ def _events(
         "epochs": [one.epoch for one in listed],
         "streams": [one.stream for one in listed],
         "seqs": [one.seq for one in listed],
-        "keys": [
-            None if one.receipt_key is None else sha256(one.receipt_key.encode()).digest()[:16]
-            for one in listed
-        ],
+        "keys": [None if one.receipt_key is None else receipt_hash(one.receipt_key) for one in listed],
     }
     return {
         listed[place]: seen

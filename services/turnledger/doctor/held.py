@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from hashlib import sha256
 from sys import maxsize
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from turnledger.doctor.faults import Fault
 from turnledger.doctor.rows import Row
 from turnledger.fold.model import StreamKey
 from turnledger.fold.seen import StreamSeen
+from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef
 
@@ -223,7 +223,7 @@ def _receipt_faults(
 ) -> list[Fault]:
     stored = {-1 - ordinal: known for ordinal, known in one.known.items()}
     computed = {
-        seq: (sha256(receipt_keys[one.stream_no, seq].encode()).digest()[:16], day)
+        seq: (receipt_hash(receipt_keys[one.stream_no, seq]), day)
         for seq, day in held.items()
         if (one.stream_no, seq) in receipt_keys
     }

@@ -29,6 +29,7 @@ from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope
 from turnledger.errors import TurnledgerError
 from turnledger.fold.seen import StreamSeen
+from turnledger.store.keys import event_keys
 from turnledger.store.named import query
 
 AT_ONCE = 2000
@@ -352,12 +353,12 @@ class _Rereader:
 
     def first_of(self, events: Sequence[Event]) -> dict[int, Row]:
         """What is stored under the keys of ``events``, by their number from 1."""
-        rows = read_rows(self.connection, query("verify/topic_keys"), _keys(events))
+        rows = read_rows(self.connection, query("verify/topic_keys"), event_keys(events))
         return {row["i"]: row for row in reversed(rows)}
 
     def gone(self, events: Sequence[Event]) -> set[int]:
         """Which of ``events``, by their number from 1, are of vacuumed sessions that have seen their keys."""
-        rows = read_rows(self.connection, query("verify/topic_gone"), _keys(events))
+        rows = read_rows(self.connection, query("verify/topic_gone"), event_keys(events))
         chunks: dict[int, dict[int, bytes]] = {}
         wanted = {"streams": sorted({row["stream_no"] for row in rows})}
         for row in read_rows(self.connection, query("verify/chunks"), wanted) if rows else ():
@@ -434,24 +435,6 @@ def _count_faults(partition: _Partition, batch: _Batch) -> Iterator[Fault]:
     elif batch.absent != row["unverified"] and not batch.gone:
         counts = {"unverified": row["unverified"], "without_their_first": batch.absent}
         yield Fault("I1", "repeats have no first event, and were not counted so", {**place, **counts})
-
-
-def _keys(events: Sequence[Event]) -> Row:
-    """The keys of ``events`` as the queries take them."""
-    return {
-        "tenants": [event.tenant for event in events],
-        "sessions": [event.session_id for event in events],
-        "producers": [event.producer for event in events],
-        "epochs": [event.epoch for event in events],
-        "streams": [event.stream for event in events],
-        "seqs": [event.seq for event in events],
-        "hashes": [
-            None
-            if event.seq is not None or event.receipt_key is None
-            else sha256(event.receipt_key.encode()).digest()[:16]
-            for event in events
-        ],
-    }
 
 
 _NAMES = ("tenant", "session_id", "producer", "epoch", "stream")

@@ -18,7 +18,8 @@ from turnledger.contract.shapes import hide, hide_bytes
 from turnledger.fold.model import StreamKey
 from turnledger.ingest.batch import Record
 from turnledger.ingest.cache import RECEIPTS_IN_MEMORY, SessionEntry, SessionKey, StreamEntry
-from turnledger.ingest.load import kafka_key, receipt_hash
+from turnledger.ingest.load import kafka_key
+from turnledger.store.keys import receipt_hash
 from turnledger.store.write import event_fields, event_parts, receipt_row, redaction_row
 from turnledger.store.write_binary import EPOCH_MICROSECONDS, NULL, bytea, field_count, int4, int8, text
 from turnledger.store.write_rows import DeadLetter, Repeat, Round, Share

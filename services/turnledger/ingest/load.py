@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import psycopg
@@ -24,17 +23,13 @@ from turnledger.ingest.cache import (
 )
 from turnledger.ingest.holes import LiveGap
 from turnledger.ingest.vacuumed import VacuumedState
+from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
 from turnledger.store.read import session_events
 from turnledger.store.vacuumed import kept_declarations, late_declarations, vacuumed_among
 from turnledger.store.write_rows import StreamDays
 
 Connection = psycopg.Connection[Any]
-
-
-def receipt_hash(receipt_key: str) -> bytes:
-    """Identity of a receipt in ``ledger.receipts``: half a SHA-256."""
-    return sha256(receipt_key.encode()).digest()[:16]
 
 
 def kafka_key(key: SessionKey) -> bytes:

@@ -12,7 +12,7 @@ from turnledger.fold.items import ITEMS_TABLE, Item
 from turnledger.fold.model import Row, StreamKey, TurnFold, UsagePart
 from turnledger.fold.state import SessionChanges
 from turnledger.ingest.cache import SessionEntry, StreamEntry, WrittenTurn
-from turnledger.ingest.load import receipt_hash
+from turnledger.store.keys import receipt_hash
 from turnledger.store.write import (
     FACTS,
     FINDINGS,

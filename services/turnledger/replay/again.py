@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from hashlib import sha256
 from typing import Any
 
 from turnledger.contract.canonical import content_hash
@@ -27,6 +26,7 @@ from turnledger.ingest.link import Connection
 from turnledger.ingest.prepare import Prepared
 from turnledger.ingest.requeue import ATTEMPTS, PAUSE_SECONDS, InTheWay, Requeue
 from turnledger.store import fence, write
+from turnledger.store.keys import event_keys
 from turnledger.store.named import query
 from turnledger.store.read import writable_slot
 from turnledger.store.write_rows import Round, Share
@@ -144,20 +144,7 @@ class Again:
         self, partition: int, records: Sequence[tuple[Record, Event]], bounds: dict[str, Any], found: Found
     ) -> None:
         """Records that are no events where they stand: repeats, or lacking."""
-        asked = {
-            "tenants": [event.tenant for _, event in records],
-            "sessions": [event.session_id for _, event in records],
-            "producers": [event.producer for _, event in records],
-            "epochs": [event.epoch for _, event in records],
-            "streams": [event.stream for _, event in records],
-            "seqs": [event.seq for _, event in records],
-            "hashes": [
-                None
-                if event.seq is not None or event.receipt_key is None
-                else sha256(event.receipt_key.encode()).digest()[:16]
-                for _, event in records
-            ],
-        }
+        asked = event_keys([event for _, event in records])
         first = {row[0]: row for row in self.connection.execute(query("verify/topic_keys"), asked)}
         lacking: list[Record] = []
         others: list[tuple[int, int, bytes]] = []

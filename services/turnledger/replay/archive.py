@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from turnledger.ingest.cache import SessionKey
 from turnledger.ingest.decide import DeadWindow, Decider, Group
 from turnledger.ingest.link import Connection
 from turnledger.replay.log import Counts, Log, LogRecord, dry_run
+from turnledger.store.keys import event_hash
 from turnledger.store.maintain import make_event_partitions
 from turnledger.store.named import query
 from turnledger.store.write_rows import Share
@@ -259,11 +259,6 @@ def _kept(connection: Connection, loaded: Loaded, rows: Sequence[dict[str, Any]]
         "epochs": [row["epoch"] for row in rows],
         "streams": [row["stream"] for row in rows],
         "seqs": [row["seq"] for row in rows],
-        "hashes": [
-            None
-            if row["seq"] is not None or row["receipt_key"] is None
-            else sha256(row["receipt_key"].encode()).digest()[:16]
-            for row in rows
-        ],
+        "hashes": [event_hash(row["seq"], row["receipt_key"]) for row in rows],
     }
     return connection.execute(query("replay_archive/kept"), wanted).fetchall()

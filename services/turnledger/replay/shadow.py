@@ -18,9 +18,10 @@ from turnledger.contract.reader import Rejected
 from turnledger.fold.state import SessionChanges, SessionState
 from turnledger.ingest import load
 from turnledger.ingest.cache import SessionEntry, StreamEntry, WrittenTurn
-from turnledger.ingest.load import Found, receipt_hash
+from turnledger.ingest.load import Found
 from turnledger.ingest.project import project
 from turnledger.replay.generation import Connection
+from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
 from turnledger.store.read import LedgerUnreadable
 from turnledger.store.vacuumed import DETAIL, carry, vacuumed_among

@@ -7,12 +7,16 @@ happens after a change of the number of partitions, or when one session is sent 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import psycopg
 
 from turnledger.contract.event import Event
+from turnledger.errors import TurnledgerError
 from turnledger.fold.state import SessionState
 from turnledger.ingest import load, prepare
 from turnledger.ingest.batch import Partition
@@ -23,6 +27,8 @@ from turnledger.ingest.prepare import Folder, Prepared
 from turnledger.store import fence, write
 from turnledger.store.named import query
 from turnledger.store.read import session_events
+
+T = TypeVar("T")
 
 TRANSIENT = (
     psycopg.errors.UniqueViolation,
@@ -35,6 +41,50 @@ TRANSIENT = (
 
 NEVER = DeadWindow(1.0, 1)
 """The stop rule is for what live workers read."""
+
+
+ATTEMPTS = 8
+PAUSE_SECONDS = 0.1
+"""The first pause between attempts; each is doubled."""
+
+
+class InTheWay(TurnledgerError):
+    """Other writers keep what a foreign writer needs."""
+
+
+class _Undone(Exception):
+    """Rolls back what was tried."""
+
+
+def attempt(
+    connection: Connection,
+    work: Callable[[set[Partition]], T],
+    *,
+    dry: bool,
+    in_the_way: Callable[[], InTheWay],
+) -> T:
+    """``work(homes)`` in a transaction of its own, again with what it learns of homes, and again when others were at it. ``dry``: rolled back at its
+    end. Raises ``in_the_way()`` when others always are, and what psycopg raises."""
+    homes: set[Partition] = set()
+    pause = PAUSE_SECONDS
+    for _ in range(ATTEMPTS):
+        done: list[T] = []
+        try:
+            with connection.transaction():
+                done.append(work(homes))
+                if dry:
+                    raise _Undone
+        except HomesMoved as moved:
+            homes |= moved.homes
+            continue
+        except TRANSIENT:
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause *= 2
+            continue
+        except _Undone:
+            pass
+        return done[0]
+    raise in_the_way()
 
 
 def write_foreign(

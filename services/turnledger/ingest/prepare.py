@@ -16,7 +16,7 @@ from turnledger.ingest.holes import compare, live_rows
 from turnledger.ingest.project import project, receipts_named
 from turnledger.ingest.seat import Piece, Seat
 from turnledger.store.fence import Step, Stop
-from turnledger.store.write import session_row, stream_row
+from turnledger.store.write import stream_row
 from turnledger.store.write_rows import Round, Share, StreamTouch
 
 UNDROPPED_EVENTS = 64
@@ -160,7 +160,7 @@ class Folder:
         entry.last_offset = group.events[-1].position
         if entry.fresh:
             entry.fresh = False
-            prepared.round.sessions.append(session_row(entry.session_no, *entry.key, *entry.home))
+            prepared.round.sessions.append((entry.session_no, *entry.key, *entry.home))
         return self.decider.decide(entry, group, prepared.round, self.new_stream, self.touched)
 
     def new_stream(self, entry: SessionEntry, key: StreamKey) -> StreamEntry:

@@ -6,8 +6,6 @@ killed; it stays counted as dead in the batch that read it, and an account of it
 
 from __future__ import annotations
 
-import random
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ from turnledger.ingest import foreign
 from turnledger.ingest.batch import Partition
 from turnledger.ingest.cache import SessionKey
 from turnledger.ingest.decide import Decider, Group
-from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved
+from turnledger.ingest.foreign import NEVER, HomesMoved, InTheWay
 from turnledger.ingest.link import Connection
 from turnledger.ingest.prepare import Prepared
 from turnledger.store import dead, fence, write
@@ -33,13 +31,6 @@ from turnledger.store.write_rows import DeadLetter, Round, Share
 
 LETTERS = 500
 """Of one transaction: a worker of the same sessions waits for it."""
-ATTEMPTS = 8
-PAUSE_SECONDS = 0.1
-"""The first pause between attempts; each is doubled."""
-
-
-class InTheWay(TurnledgerError):
-    """Other writers keep what a requeue needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +66,6 @@ class _Again:
     key: bytes | None
     value: bytes | None
     timestamp: int = 0
-
-
-class _Undone(Exception):
-    """Rolls back what was tried."""
 
 
 class Requeue:
@@ -119,28 +106,14 @@ class Requeue:
                 yield from self._chunk(chunk, fix)
 
     def _chunk(self, numbers: Sequence[int], fix: bytes | None) -> list[Became]:
-        homes: set[Partition] = set()
-        pause = PAUSE_SECONDS
-        for _ in range(ATTEMPTS):
-            found: list[Became] = []
-            try:
-                with self.connection.transaction():
-                    found = self._in(numbers, fix, homes)
-                    if self.dry:
-                        raise _Undone
-            except HomesMoved as moved:
-                homes |= moved.homes
-                continue
-            except TRANSIENT:
-                time.sleep(pause * random.uniform(0.5, 1.5))
-                pause *= 2
-                continue
-            except _Undone:
-                pass
-            return found
-        raise InTheWay(
-            f"the letters {numbers[0]} to {numbers[-1]} could not be requeued, because others write their sessions all the time: nothing of "
-            "them was changed, try again (look for long transactions in pg_stat_activity)."
+        return foreign.attempt(
+            self.connection,
+            lambda homes: self._in(numbers, fix, homes),
+            dry=self.dry,
+            in_the_way=lambda: InTheWay(
+                f"the letters {numbers[0]} to {numbers[-1]} could not be requeued, because others write their sessions all the time: nothing of "
+                "them was changed, try again (look for long transactions in pg_stat_activity)."
+            ),
         )
 
     def _in(self, numbers: Sequence[int], fix: bytes | None, homes: set[Partition]) -> list[Became]:

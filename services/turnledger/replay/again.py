@@ -7,8 +7,6 @@ that once read it: the audit chain accounts for it already. A dead letter that i
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -21,10 +19,10 @@ from turnledger.ingest import foreign
 from turnledger.ingest.batch import Partition, Record
 from turnledger.ingest.cache import SessionKey
 from turnledger.ingest.decide import Decider, Group
-from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved
+from turnledger.ingest.foreign import NEVER, HomesMoved, InTheWay
 from turnledger.ingest.link import Connection
 from turnledger.ingest.prepare import Prepared
-from turnledger.ingest.requeue import ATTEMPTS, PAUSE_SECONDS, InTheWay, Requeue
+from turnledger.ingest.requeue import Requeue
 from turnledger.store import fence, write
 from turnledger.store.keys import event_keys
 from turnledger.store.named import query
@@ -60,10 +58,6 @@ class Found:
     def add(self, other: Found) -> None:
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
-
-
-class _Undone(Exception):
-    """Rolls back what was tried."""
 
 
 class Again:
@@ -184,34 +178,20 @@ class Again:
     # ---- what is missing ---------------------------------------------------------------------------------------------------------
 
     def _fill(self, partition: int, batch_no: int, records: Sequence[Record], found: Found) -> None:
-        homes: set[Partition] = set()
-        pause = PAUSE_SECONDS
-        for _ in range(ATTEMPTS):
-            share: Share | None = None
-            try:
-                with self.connection.transaction():
-                    share = self._filled(partition, batch_no, records, homes)
-                    if self.dry:
-                        raise _Undone
-            except HomesMoved as moved:
-                homes |= moved.homes
-                continue
-            except TRANSIENT:
-                time.sleep(pause * random.uniform(0.5, 1.5))
-                pause *= 2
-                continue
-            except _Undone:
-                pass
-            assert share is not None
-            found.filled += share.accepted
-            found.unverified += share.unverified
-            found.contradictions += share.conflicts
-            found.known += share.duplicates - share.unverified
-            return
-        raise InTheWay(
-            f"records {records[0].offset} to {records[-1].offset} of partition {partition} of {self.topic} could not be filled in, because others "
-            "write their sessions all the time: nothing of them was changed, run it again (look for long transactions in pg_stat_activity)."
+        share = foreign.attempt(
+            self.connection,
+            lambda homes: self._filled(partition, batch_no, records, homes),
+            dry=self.dry,
+            in_the_way=lambda: InTheWay(
+                f"records {records[0].offset} to {records[-1].offset} of partition {partition} of {self.topic} could not be filled in, because "
+                "others write their sessions all the time: nothing of them was changed, run it again (look for long transactions in "
+                "pg_stat_activity)."
+            ),
         )
+        found.filled += share.accepted
+        found.unverified += share.unverified
+        found.contradictions += share.conflicts
+        found.known += share.duplicates - share.unverified
 
     def _filled(
         self, partition: int, batch_no: int, records: Sequence[Record], homes: set[Partition]

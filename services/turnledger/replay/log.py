@@ -15,7 +15,7 @@ from turnledger.errors import TurnledgerError
 from turnledger.ingest import prepare
 from turnledger.ingest.batch import Partition, Record
 from turnledger.ingest.decide import Decider
-from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved, write_foreign
+from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved, InTheWay, write_foreign
 from turnledger.ingest.link import Connection
 from turnledger.ingest.seat import Piece, Seat
 from turnledger.store import fence, write
@@ -30,10 +30,6 @@ GREATEST_PAUSE_SECONDS = 3.0
 
 class LogTaken(TurnledgerError):
     """Another process applies the same log."""
-
-
-class InTheWay(TurnledgerError):
-    """Other writers keep what a log needs."""
 
 
 @dataclass(slots=True)

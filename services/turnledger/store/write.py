@@ -42,7 +42,6 @@ from turnledger.store.write_rows import (
     GapRow,
     Repeat,
     Round,
-    SessionRow,
     Share,
     StreamTouch,
     Unit,
@@ -131,10 +130,6 @@ def event_parts(
         event_fields(8, stream_no, 8, seq, 8, offset, 8, at - EPOCH_MICROSECONDS, -1, len(raw)),
         raw,
     )
-
-
-def session_row(session_no: int, tenant: str, session_id: str, topic: str, partition: int) -> SessionRow:
-    return session_no, tenant, session_id, topic, partition
 
 
 def stream_row(

@@ -1,1 +1,1 @@
-select pg_try_advisory_lock(hashtextextended('turnledger.topic_replays', 0) + %(replay_no)s)
+select pg_try_advisory_lock(hashtextextended('turnledger.topic_replay ' || %(replay_no)s::int8, 0))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
 from turnledger.cli.who import person
 from turnledger.errors import TurnledgerError
 
@@ -66,7 +67,7 @@ def show(
         catalogue = _chosen(connection, version)
         seen = [] if model is not None else stored.seen(connection, _slot(connection))
     if own:
-        _print_json(catalogue.own.document, indent=2)
+        print_json(catalogue.own.document, indent=2)
         return
     instant = _now() if at is None else _instant(at, "--at")
     asked = [(provider, model)] if model is not None else [(row["provider"], row["model"]) for row in seen]
@@ -76,7 +77,7 @@ def show(
         if name is not None
     ]
     if as_json:
-        _print_json(
+        print_json(
             {
                 "catalogues": [_listed(row) for row in versions],
                 "reprices": [_run(row) for row in runs],
@@ -148,7 +149,7 @@ def update(
             )
             told |= {"version": ran.number, "published": True, "sessions": ran.sessions}
     if as_json:
-        _print_json(told)
+        print_json(told)
     elif unchanged:
         typer.echo(f"version {old.version} says the same: nothing was published")
     elif dry_run:
@@ -194,7 +195,7 @@ def diff(
             new, _ = _candidate(connection, old, file, packaged)
         found = _reviewed(connection, old, new)
     if as_json:
-        _print_json(_review_json(found))
+        print_json(_review_json(found))
     else:
         _review_text(found)
 
@@ -262,7 +263,7 @@ def reprice(
                     "the rollup workers write them now, and their former prices stay in turnledger.call_prices"
                 )
     if as_json:
-        _print_json(told)
+        print_json(told)
 
 
 # --- what they share --------------------------------------------------------------------------------------------------------------
@@ -394,9 +395,3 @@ def _connection() -> psycopg.Connection[Any]:
     url = database_url()
     require(url)
     return connect(url, "prices", autocommit=True, statement_seconds=0, idle_seconds=0)
-
-
-def _print_json(value: Any, indent: int | None = None) -> None:
-    from turnledger.cli.output import print_json
-
-    print_json(value, indent=indent)

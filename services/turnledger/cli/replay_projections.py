@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from turnledger.cli.output import print_json
+
 if TYPE_CHECKING:
     from turnledger.replay.rebuild import Progress
     from turnledger.replay.switch import Switched
@@ -96,7 +98,7 @@ def projections(
         found = compare.diff(connection)
         waiting = compare.in_doubt(connection)
     if as_json:
-        _print_json(
+        print_json(
             {"generation": rebuild.generation, "differences": len(found.sessions), "unsettled": waiting}
         )
     else:
@@ -171,7 +173,7 @@ def status(as_json: Json = False) -> None:
     with _database() as url, connect(url, "replay status", autocommit=True) as connection:
         found = told(connection)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for one in found["generations"]:
         behind = "" if one["behind_events"] is None else f", {one['behind_events']} events behind"
@@ -220,7 +222,7 @@ def diff(
     with _database() as url, connect(url, "replay diff", autocommit=True, statement_seconds=0) as connection:
         found = Differences(connection, open_rebuild(connection)).told(count, session)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         typer.echo(
             f"{found['sessions']} sessions differ"
@@ -294,7 +296,7 @@ def switch(
             finally:
                 pieces.close()
     if as_json:
-        _print_json(_as_row(done))
+        print_json(_as_row(done))
         return
     typer.echo(
         f"readers see generation {done.shown} now; partitions stood still for {done.held_ms} ms, {done.tail_events} events were folded meanwhile"
@@ -332,7 +334,7 @@ def drop(
     with _database() as url, open_connection(url) as connection:
         gone = empty(connection, wait)
     if as_json:
-        _print_json({"dropped": None if gone is None else gone.generation})
+        print_json({"dropped": None if gone is None else gone.generation})
     elif gone is None:
         typer.echo("the other generation is empty: there is nothing to give up")
     else:
@@ -357,7 +359,7 @@ def sample(
     ):
         found = audit(connection, share, by=by or person(), settle_seconds=settle)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "sessions": found.sessions,
                 "events": found.events,
@@ -378,9 +380,3 @@ def sample(
             typer.echo(f"{found.unsettled} of them a worker has still to write")
     if found.differing:
         raise typer.Exit(1)
-
-
-def _print_json(found: dict[str, Any]) -> None:
-    from turnledger.cli.output import print_json
-
-    print_json(found)

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-class Piece:
+class Piece(ABC):
     """A piece of work: it begins once and ends once, from whatever thread. Subclasses say how."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
@@ -123,13 +124,13 @@ class Piece:
         """ms since it began."""
         return 0 if self._began is None else round((time.monotonic() - self._began) * 1000)
 
+    @abstractmethod
     def opening(self) -> list[Said]:
         """What says that it began."""
-        raise NotImplementedError
 
+    @abstractmethod
     def closing(self, error: BaseException | None) -> Said:
         """What says that it ended: by itself, or by an error that went through it."""
-        raise NotImplementedError
 
 
 class TurnPiece(Piece):

@@ -65,7 +65,7 @@ WRITES_NOTHING = turn(
     answered("1", "error", error_message="ENOENT: notes.txt"),
     asked("2", "read"),
     answered("2"),
-    ev("fs.changed", action="created", path="/work/other.md"),
+    ev("fs.changed", action="created", path="/srv/other.md"),
     done({"input": 4, "output": 30, "cache_read": 0}, call="1", text="All done.", latency_ms=1500),
     ev("artifact.checked", path="out/report.md", expected=True, present=False),
 )

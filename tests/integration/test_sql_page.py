@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,9 +16,9 @@ from tests.integration.ingesting import environment, until_applied, until_projec
 from tests.stack import databases, servers
 from tests.stack.commands import Running, run
 from tests.stack.topics import create_topic
+from turnledger.demo.show import SANDBOX
 from turnledger.store.roles import Login, create, drop
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "sandbox.ndjson"
 _ANSWERED = re.compile(r"```sql\n(?P<query>[^`]*?)```\n\n(?P<table>(?:\|.*\n)+)")
 
 
@@ -42,17 +41,17 @@ def link(
     url = databases.create(stack.database_url, template=database_template)
     topic = create_topic(stack.kafka_bootstrap, 1)
     settings = environment(topic, url)
-    assert run("publish", str(EXAMPLE), environment=settings).returncode == 0
+    assert run("publish", str(SANDBOX), environment=settings).returncode == 0
     worker = Running(("worker",), settings, tmp_path_factory.mktemp("sql") / "worker.log")
     try:
-        until_applied(url, topic, len(EXAMPLE.read_text().splitlines()), worker)
+        until_applied(url, topic, len(SANDBOX.read_text().splitlines()), worker)
         until_projected(url, topic)
     finally:
         worker.stop()
     assert run("rollup", "--once", environment=settings).returncode == 0
     name, parts = f"page_{urlsplit(url).path[-8:]}", urlsplit(url)
     with psycopg.connect(url, autocommit=True) as owner:
-        create(owner, Login(name, everything=True, password="p"))
+        create(owner, Login(name, ("sandbox",), password="p"))
         with psycopg.connect(
             urlunsplit(parts._replace(netloc=f"{name}:p@{parts.hostname}:{parts.port}")), autocommit=True
         ) as reader:

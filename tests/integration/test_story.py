@@ -18,6 +18,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.integration.projected import call, lengthen, lines, plain
 from tests.integration.test_rollup import drain, project
 from tests.stack import databases, servers
 from tests.stack.ledger_rows import put_events
@@ -314,7 +315,7 @@ def test_json_of_a_whole_session_adds_the_graph_to_what_it_was(url: str, told: s
 MEASURED = """
 import resource, runpy, sys
 from turnledger.cli import main
-sys.argv = ["turnledger", "sessions", "timeline", sys.argv[1], "--all"]
+sys.argv = ["turnledger", "sessions", *sys.argv[1:]]
 try:
     main()
 except SystemExit as end:
@@ -342,7 +343,7 @@ def test_memory_does_not_grow_with_the_session(link: psycopg.Connection[Any], ur
     for events in (5_000, 200_000):
         long_session(link, f"long-{events}", events)
         done = subprocess.run(
-            [sys.executable, "-c", MEASURED, f"long-{events}"],
+            [sys.executable, "-c", MEASURED, "timeline", f"long-{events}", "--all"],
             env=environment_without_addresses() | {"TURNLEDGER_DATABASE_URL": url},
             capture_output=True,
             text=True,
@@ -354,6 +355,48 @@ def test_memory_does_not_grow_with_the_session(link: psycopg.Connection[Any], ur
         assert lines[-1] == f'[{events - 1}] USER "word word"'
         peaks[events] = int(done.stderr)
     assert peaks[200_000] < 1.15 * peaks[5_000], peaks
+
+
+def test_a_report_takes_no_more_memory_of_many_turns(link: psycopg.Connection[Any], url: str) -> None:
+    """Every turn fails with words of its own and leaves a tool without a result, so that each has rows in all that a report reads."""
+    peaks = {}
+    for turns in (500, 15_000):
+        name = f"turns-{turns}"
+        long_session(link, name, 2 * turns)
+        project(
+            link,
+            lines(
+                {
+                    name: [
+                        plain(name, 0, "turn.started", turn_id="t", payload={"input_preview": "go " * 300}),
+                        call(name, 1, "m", 12, payload={"latency_ms": 4}),
+                        plain(name, 2, "tool_call.requested", {"tool_name": "bash"}, turn_id="t", tool_call_id="x"),
+                        plain(name, 3, "turn.completed", {"status": "failed", "error": "no " * 300}, turn_id="t"),
+                    ]
+                }
+            ),
+        )  # fmt: skip
+        number = lengthen(link, name, turns)
+        link.execute(
+            "insert into projection_a.findings select f.session_no, n, f.source, f.check, f.severity, f.count, f.rows "
+            "from projection_a.findings f, generate_series(2, %s) n where f.session_no = %s and f.turn_no = 1",
+            (turns, number),
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, "report", name],
+            env=environment_without_addresses() | {"TURNLEDGER_DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"- {turns} of {turns} model calls were answered" in done.stdout
+        assert f"- … and {turns - 20:,} more turns" in done.stdout
+        assert f"- … and {turns - 50:,} more; `turnledger sessions check` has all" in done.stdout.replace(
+            "\\", ""
+        )
+        peaks[turns] = int(done.stderr)
+    assert peaks[15_000] < 1.15 * peaks[500], peaks
 
 
 def test_a_report_is_written_to_a_file_and_needs_no_prometheus(url: str, told: str, tmp_path: Path) -> None:

@@ -139,7 +139,10 @@ def runs(
 
 def vacuum(
     sessions: Annotated[
-        list[str], typer.Argument(metavar="SESSION…", help="tenant/session_id, or a session's id.")
+        list[str],
+        typer.Argument(
+            metavar="SESSION…", help="A session's id, tenant/session_id, or its name. Several may be given."
+        ),
     ],
     why: Annotated[str, typer.Option(help="Why. It is kept with the session.")],
     tenant: Tenant = None,

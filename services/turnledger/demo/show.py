@@ -27,6 +27,8 @@ from turnledger.devstack import Addresses, choose, of_folder, stack_for, state_f
 from turnledger.doctor.tables import count, dollars, show
 from turnledger.errors import TurnledgerError
 
+SANDBOX = Path(__file__).with_name("sandbox.ndjson")
+"""38 events of the sessions ``vm-7`` and ``vm-8`` of tenant ``sandbox``."""
 SECONDS, SHORT_SECONDS = 60.0, 15.0
 RETURN_VMS, SHORT_RETURN_VMS = 40, 10
 """VMs that come back from an outage at once: the backlog by which the speed is measured, 500 events a VM-minute."""
@@ -73,6 +75,7 @@ def run_demo(state: Path | None, topic: str, *, short: bool = False, seed: int =
     world = set_up(screen, state, topic)
     run = f"demo-{datetime.now(UTC):%m%d-%H%M}-{secrets.token_hex(2)}"
     with working(screen, world) as services, LedgerView(world.addresses.database_url) as view:
+        sandbox(screen, world, services, view)
         before, since = view.account(topic), view.now()
         sent = stream(
             screen, world, services, view, run, before, seed=seed, seconds=SHORT_SECONDS if short else SECONDS
@@ -90,6 +93,18 @@ def run_demo(state: Path | None, topic: str, *, short: bool = False, seed: int =
         verify(screen, world)
         screen.write(speed)
     look_on(screen, world, sent)
+
+
+def sandbox(screen: Screen, world: World, services: Services, view: LedgerView) -> None:
+    """The two recorded sessions that docs/sql.md asks its questions of, in a tenant of their own; once in a ledger."""
+    if view.rows("select 1 as one from turnledger.sessions where tenant = 'sandbox' limit 1"):
+        return
+    screen.say(
+        "two sessions of a VM sandbox, which docs/sql.md asks its questions of, go into tenant sandbox"
+    )
+    before = view.account(world.topic)
+    command(world, "publish", str(SANDBOX), quiet=True)
+    caught_up(screen, services, view, world, before)
 
 
 def run_import(state: Path | None, topic: str, paths: Sequence[Path]) -> None:

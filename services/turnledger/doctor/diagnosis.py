@@ -6,7 +6,6 @@ happened, and how complete the ledger is. What is not known is said as such.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +14,7 @@ from turnledger.contract.times import parse_instant
 from turnledger.doctor.conversation import ASST
 from turnledger.doctor.findings import Finding, Reason
 from turnledger.doctor.line import begin, one_line
+from turnledger.doctor.outcomes import WAITING, Calls, Tools, Turns
 from turnledger.doctor.reconcile import Counted, Reconciled
 from turnledger.doctor.witness import Artifact, Mishap, Some, Witness
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 QUOTED = 400
 """Characters of somebody's own words that are quoted."""
-MISSED = 50
+MISSED = WAITING
 """Steps that never happened and are listed: of more the number."""
 MANY_RATE_LIMITS = 3
 """Rate limits of one session from which on they are no accident."""
@@ -45,10 +45,9 @@ class Case:
 
     session: Row
     """Of ``turnledger.sessions``; empty before the rollup worker saw it."""
-    turns: Sequence[Row]
-    """Of ``turnledger.turns`` with their records, in order."""
-    tools: Sequence[Row]
-    calls: Sequence[Row]
+    turns: Turns
+    tools: Tools
+    calls: Calls
     gaps: Sequence[Row]
     witness: Witness
     reasons: Sequence[tuple[Finding, Reason]] = ()
@@ -71,26 +70,25 @@ class Diagnosis:
 def diagnose(case: Case) -> Diagnosis:
     """What the evidence says."""
     missing = list(never_happened(case))
+    number = len(missing) + case.tools.waiting.count - len(case.tools.waiting.first)
     told = missing[:MISSED]
-    if len(missing) > MISSED:
-        told.append(f"… and {len(missing) - MISSED:,} more; `turnledger sessions check` has all")
-    return Diagnosis(list(_worked(case)), list(_failed(case)), root_cause(case, missing), told)
+    if number > MISSED:
+        told.append(f"… and {number - MISSED:,} more; `turnledger sessions check` has all")
+    return Diagnosis(list(_worked(case)), list(_failed(case)), _root_cause(case, missing, number), told)
 
 
 # --- what worked, what did not ----------------------------------------------------------------------------------------------------
 
 
 def _worked(case: Case) -> Iterator[str]:
-    done = sum(turn["status"] == "completed" for turn in case.turns)
-    if done:
-        yield f"{done} of {len(case.turns)} turns ended as completed"
-    answered = sum(call["status"] == "completed" for call in case.calls)
-    if answered:
-        yield f"{answered} of {len(case.calls)} model calls were answered"
-    names = Counter(tool["tool_name"] or "?" for tool in case.tools if tool["status"] == "ok")
+    if case.turns.completed:
+        yield f"{case.turns.completed} of {case.turns.count} turns ended as completed"
+    if case.calls.completed:
+        yield f"{case.calls.completed} of {case.calls.count} model calls were answered"
+    names = case.tools.succeeded
     if names:
         told = ", ".join(f"{one_line(name)} {number}" for name, number in sorted(names.items()))
-        yield f"{names.total()} of {len(case.tools)} tool calls succeeded ({told})"
+        yield f"{names.total()} of {case.tools.count} tool calls succeeded ({told})"
     for artifact in case.witness.artifacts.values():
         if artifact.present and not artifact.unwanted:
             yield f"{one_line(artifact.path)} was there when it was looked for"
@@ -106,10 +104,12 @@ def _failed(case: Case) -> Iterator[str]:
         yield f"limit {_limit(limit)}{_when(limit['turn'], limit['at'])}"
     if witness.limits.count > len(witness.limits.first):
         yield f"… and {witness.limits.count - len(witness.limits.first):,} more limits"
-    for turn in case.turns:
-        if turn["status"] in ("failed", "interrupted", "aborted", "abandoned"):
-            said = _turn_error(turn)
-            yield f"turn {one_line(turn['turn_key'])} {turn['status']}{f': “{said}”' if said else ''}"
+    unwell = case.turns.unwell
+    for turn in unwell.first:
+        said = _turn_error(turn)
+        yield f"turn {one_line(turn['turn_key'])} {turn['status']}{f': “{said}”' if said else ''}"
+    if unwell.count > len(unwell.first):
+        yield f"… and {_n(unwell.count - len(unwell.first), 'more turn')}"
     for number, code in sorted((number, code) for code, number in witness.exits.items()):
         yield f"{_n(number, 'process', 'processes')} ended with exit code {code}"
     for artifact in witness.artifacts.values():
@@ -131,26 +131,24 @@ def _say(one: Mishap, sentence: str) -> str:
 
 
 def never_happened(case: Case) -> Iterator[str]:
-    """Steps that the evidence expects and that no event shows."""
-    for tool in case.tools:
-        if tool["pairing"] in ("missing_result", "pending"):
-            asked = "" if tool["requested_at"] is None else f", asked for at {_clock(tool['requested_at'])}"
-            yield f"no result of tool {one_line(tool['tool_name'])}{asked}"
+    """Steps that the evidence expects and that no event shows; of tool calls the first few that wait."""
+    for tool in case.tools.waiting.first:
+        asked = "" if tool["requested_at"] is None else f", asked for at {_clock(tool['requested_at'])}"
+        yield f"no result of tool {one_line(tool['tool_name'])}{asked}"
     for artifact in case.witness.artifacts.values():
         if artifact.missing:
             seen = "a change of it was seen" if artifact.written else "no change of it was seen"
             if not case.witness.types["fs.changed"]:
                 seen = "nothing here watches files"
             yield f"{one_line(artifact.path)} was not written: {seen}"
-    last = case.turns[-1] if case.turns else None
+    last = case.turns.last
     if last is not None:
-        for slot in last["record"].get("missing_required_slots") or ():
+        for slot in _record(last).get("missing_required_slots") or ():
             yield f"the required slot {one_line(slot)} was never filled"
         if last["status"] == "abandoned":
             yield f"no end of turn {one_line(last['turn_key'])}"
-    started = sum(1 for call in case.calls if call["status"] == "started")
-    if started:
-        yield f"no answer of {_n(started, 'model call')}"
+    if case.calls.started:
+        yield f"no answer of {_n(case.calls.started, 'model call')}"
     if case.session.get("status") == "running" and last is not None and last["status"] != "open":
         yield "no end of the session: it is running, or its end was never told"
 
@@ -158,35 +156,31 @@ def never_happened(case: Case) -> Iterator[str]:
 # --- the root cause ---------------------------------------------------------------------------------------------------------------
 
 
-def root_cause(case: Case, missing: Sequence[str]) -> str:
-    """One paragraph."""
+def _root_cause(case: Case, missing: Sequence[str], number: int) -> str:
+    """One paragraph. ``number`` steps never happened, of which the first few are ``missing``."""
     if not case.witness.events and case.session.get("detail") == "vacuumed":
         return "The events of this session were let go of by a vacuum: its sums stand, and what happened in it is not known any more."
     if not case.witness.events:
         return "The ledger holds no events of this session, so that nothing can be said of it."
     return " ".join(
-        filter(None, (_where(case), _before(case), _undone(missing), _ended(case), _complete(case)))
+        filter(None, (_where(case), _before(case), _undone(missing, number), _ended(case), _complete(case)))
     )
 
 
 def _where(case: Case) -> str:
     witness = case.witness
     last = f"the last event is {begin(witness.last_as_line(), QUOTED)}"
-    if not case.turns:
+    turn = case.turns.last
+    if turn is None:
         return f"The session has no turn; {last}."
-    turn = case.turns[-1]
     why = turn["stop_why"] or "unknown"
     words = WHY.get(why, one_line(why))
     if why == "limit" and witness.limits.last is not None:
         words = f"limit {_limit(witness.limits.last)}"
     elif why == "tool_pending":
-        waiting = [
-            tool
-            for tool in case.tools
-            if tool["turn_key"] == turn["turn_key"] and tool["pairing"] in ("missing_result", "pending")
-        ]
-        if waiting:
-            words = f"tool {one_line(waiting[-1]['tool_name'])} was asked for and never answered"
+        waiting = case.tools.waiting_at_the_end
+        if waiting is not None:
+            words = f"tool {one_line(waiting['tool_name'])} was asked for and never answered"
     elif why == "failed":
         said = _turn_error(turn)
         words = f"its turn failed{f' with “{said}”' if said else ', and nobody said why'}"
@@ -220,10 +214,10 @@ def _before(case: Case) -> str:
     return f"The last thing that went wrong before it: {_say(one, sentence)}{_when(one.turn, one.at)}{others}{went_on}."
 
 
-def _undone(missing: Sequence[str]) -> str:
+def _undone(missing: Sequence[str], number: int) -> str:
     if not missing:
         return ""
-    more = f", and {len(missing) - 5} more" if len(missing) > 5 else ""
+    more = f", and {number - 5} more" if number > 5 else ""
     return f"What never happened: {'; '.join(missing[:5])}{more}."
 
 
@@ -291,18 +285,16 @@ def completed(case: Case) -> str:
 
 def speed(case: Case) -> str:
     """Output tokens a second over the calls that tell both, and how long the turns took."""
-    known = [call for call in case.calls if call["output_tokens"] is not None and call["latency_ms"]]
-    spent = sum(call["latency_ms"] for call in known)
-    took = [turn["duration_ms"] for turn in case.turns if turn["duration_ms"] is not None]
+    turns, calls = case.turns, case.calls
     parts = []
-    if spent:
-        rate = sum(call["output_tokens"] for call in known) * 1000 / spent
-        parts.append(f"{rate:.1f} output tokens/s over {len(known)} of {len(case.calls)} calls")
-    if took:
-        parts.append(f"{sum(took) / 1000:.1f} s in {len(took)} of {len(case.turns)} turns")
+    if calls.timed:
+        rate = calls.output_tokens * 1000 / calls.latency_ms
+        parts.append(f"{rate:.1f} output tokens/s over {calls.timed} of {calls.count} calls")
+    if turns.timed:
+        parts.append(f"{turns.spent_ms / 1000:.1f} s in {turns.timed} of {turns.count} turns")
     if not parts:
         return "N/A"
-    return f"{'yes' if spent and took else 'in part'} ({'; '.join(parts)})"
+    return f"{'yes' if calls.timed and turns.timed else 'in part'} ({'; '.join(parts)})"
 
 
 def mismatch(found: Reconciled | None) -> str:
@@ -333,7 +325,7 @@ def instruction_issues(case: Case) -> str:
     unwanted = [one_line(one.path) for one in witness.artifacts.values() if one.unwanted]
     if unwanted:
         found.append(f"there and not to be: {', '.join(unwanted[:5])}")
-    slots = case.turns[-1]["record"].get("missing_required_slots") if case.turns else None
+    slots = None if case.turns.last is None else _record(case.turns.last).get("missing_required_slots")
     if slots:
         found.append(f"required slots not filled: {', '.join(one_line(slot) for slot in slots[:5])}")
     if found:
@@ -393,8 +385,13 @@ def _limit(limit: Row) -> str:
     return f"{name} was reached ({one_line(limit['value'])} of {one_line(limit['threshold'])})"
 
 
+def _record(turn: Row) -> Row:
+    """The record of a turn; empty where a vacuum took it."""
+    return turn.get("record") or {}
+
+
 def _turn_error(turn: Row) -> str | None:
-    errors = turn["record"].get("errors") or []
+    errors = _record(turn).get("errors") or []
     for error in reversed(errors):
         words = " ".join(
             one_line(error[name])

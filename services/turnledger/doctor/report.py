@@ -20,9 +20,10 @@ from turnledger.doctor.diagnosis import (
     reports,
     speed,
 )
-from turnledger.doctor.evidence import load_evidence
+from turnledger.doctor.evidence import LOOKED_AT, load_evidence
 from turnledger.doctor.findings import LEVELS, Finding
 from turnledger.doctor.line import begin, one_line
+from turnledger.doctor.outcomes import Calls, Tools, Turns
 from turnledger.doctor.reconcile import (
     FIGURES,
     OF_THE_LOG,
@@ -33,12 +34,13 @@ from turnledger.doctor.reconcile import (
     of_the_log,
     verdict,
 )
-from turnledger.doctor.rows import told
-from turnledger.doctor.sessions import one_snapshot, session_rows
+from turnledger.doctor.rows import streamed, told
+from turnledger.doctor.sessions import one_snapshot
 from turnledger.doctor.tables import UNKNOWN
 from turnledger.doctor.timeline import SPEAKS, Asked
 from turnledger.doctor.why import explain
 from turnledger.doctor.witness import Witness
+from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot, of_slot
 from turnledger.store.story import emitted, story
 
@@ -52,16 +54,24 @@ DETAIL = 200
 def load_case(connection: psycopg.Connection[Any], found: SessionRef) -> Case:
     """What the ledger knows of a session. ``connection`` is in no transaction, and in autocommit.
 
-    Events are read a page at a time; turns, calls and tools are held whole.
+    Events and rows are read a page at a time: memory does not grow with the session.
     """
+    key = {"tenant": found.tenant, "session_id": found.session_id}
     number = {"session_no": found.session_no}
     with one_snapshot(connection):
         slot = active_slot(connection)
-        rows = session_rows(connection, found)
-        calls = told(connection, of_slot("story/calls", slot), number)
-        tools = told(connection, of_slot("story/tools", slot), number)
+        session = next(iter(told(connection, query("read/session_rollup"), key)), None)
+        turns = Turns.of(streamed(connection, of_slot("story/outcomes_of_turns", slot), number))
+        tools = Tools.of(streamed(connection, of_slot("story/outcomes_of_tools", slot), number), turns)
+        calls = Calls.of(streamed(connection, of_slot("story/outcomes_of_calls", slot), number))
+        quoted = {**key, "turn_keys": [turn["turn_key"] for turn in turns.kept()]}
+        turns.put_records(
+            {row["turn_key"]: row["record"] for row in told(connection, query("story/records"), quoted)}
+        )
+        gaps = told(connection, query("story/open_gaps"), key)
         stored = [
-            Finding(row["check"], row["severity"], row["count"], row["rows"]) for row in rows["findings"]
+            Finding(row["check"], row["severity"], row["count"], row["rows"])
+            for row in told(connection, query("story/findings"), {**key, "rows": LOOKED_AT})
         ]
         stored.sort(key=lambda one: LEVELS.index(one.severity))
         evidence = load_evidence(connection, slot, found, stored)
@@ -74,10 +84,8 @@ def load_case(connection: psycopg.Connection[Any], found: SessionRef) -> Case:
             witness.read(event, asked.by(event) if event.type in SPEAKS else None)
     witness.end()
     # The rollup worker may not have seen the session yet.
-    counts = counted(connection, found) if rows["session"] else None
-    # A vacuum takes the records of turns.
-    turns = [{**turn, "record": turn["record"] or {}} for turn in rows["turns"]]
-    return Case(rows["session"] or {}, turns, tools, calls, rows["gaps"], witness, reasons, counts)
+    counts = None if session is None else counted(connection, found)
+    return Case(session or {}, turns, tools, calls, gaps, witness, reasons, counts)
 
 
 # --- the sections -----------------------------------------------------------------------------------------------------------------

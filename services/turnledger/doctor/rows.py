@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,9 @@ from turnledger.fold.columns import Column
 from turnledger.store.instants import load_as_microseconds
 
 Row = dict[str, Any]
+
+PAGE = 1000
+"""Rows that are held at once where an answer is streamed."""
 
 
 def load(
@@ -43,13 +46,24 @@ def told(connection: psycopg.Connection[Any], statement: bytes, parameters: Row)
     load_as_microseconds(connection)
     with connection.cursor(binary=True) as cursor:
         cursor.execute(statement, parameters)
-        described = cursor.description or []
-        instants = {column.name for column in described if column.type_display == "timestamptz"}
-        names = [column.name for column in described]
-        return [
-            {name: _shown(value, name in instants) for name, value in zip(names, row, strict=True)}
-            for row in cursor
-        ]
+        return list(_rows(cursor))
+
+
+def streamed(connection: psycopg.Connection[Any], statement: bytes, parameters: Row) -> Iterator[Row]:
+    """The same, a page at a time, in the caller's transaction: memory does not grow with the answer."""
+    load_as_microseconds(connection)
+    with connection.cursor("turnledger_rows", binary=True) as cursor:
+        cursor.itersize = PAGE
+        cursor.execute(statement, parameters)
+        yield from _rows(cursor)
+
+
+def _rows(cursor: psycopg.Cursor[Any] | psycopg.ServerCursor[Any]) -> Iterator[Row]:
+    described = cursor.description or []
+    instants = {column.name for column in described if column.type_display == "timestamptz"}
+    names = [column.name for column in described]
+    for row in cursor:
+        yield {name: _shown(value, name in instants) for name, value in zip(names, row, strict=True)}
 
 
 def _shown(value: Any, instant: bool) -> Any:

@@ -38,9 +38,10 @@ OUTCOMES: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Some(Generic[T]):
-    """The first :data:`KEPT` and the last of a kind, and how many there were."""
+    """The first few (:data:`KEPT`) and the last of a kind, and how many there were."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
         self.first: list[T] = []
         self.last: T | None = None
         self.count = 0
@@ -48,7 +49,7 @@ class Some(Generic[T]):
     def add(self, one: T) -> None:
         self.count += 1
         self.last = one
-        if len(self.first) < KEPT:
+        if len(self.first) < self._kept:
             self.first.append(one)
 
     def __bool__(self) -> bool:

@@ -13,6 +13,7 @@ from turnledger.contract.event import Event
 from turnledger.contract.reader import read
 from turnledger.doctor.diagnosis import Case, diagnose, recommendations
 from turnledger.doctor.findings import Finding, Reason
+from turnledger.doctor.outcomes import Calls, Tools, Turns
 from turnledger.doctor.prometheus import METRICS, Series, Told
 from turnledger.doctor.reconcile import Counted, Evidence, reconcile
 from turnledger.doctor.report import markdown, report
@@ -45,8 +46,17 @@ def case_of(*events: Envelope, **given: Any) -> Case:
     for event in ordered(one for one in read_events if isinstance(one, Event)):
         witness.read(event, 0 if event.type in ("message.recorded", "model_call.completed") else None)
     witness.end()
-    session = next(iter(folded["sessions"]), {})
-    return Case(session, turns, folded["tool_calls"], folded["model_calls"], folded["gaps"], witness, **given)
+    session: dict[str, Any] = next(iter(folded["sessions"]), {})
+    of_turns = Turns.of(turns)
+    return Case(
+        session,
+        of_turns,
+        Tools.of(folded["tool_calls"], of_turns),
+        Calls.of(folded["model_calls"]),
+        folded["gaps"],
+        witness,
+        **given,
+    )
 
 
 def asked(tool: str, name: str = "bash") -> Envelope:
@@ -143,7 +153,7 @@ def test_t1_01_seven_lines_stopped_with_a_text() -> None:
     ]
     assert made["timeline"]["shown"][-1]["detail"] == "tool_calls=0 “Done.”"
     assert {row["figure"]: row["ledger"] for row in made["reconciliation"]}["tool_calls_total"] == 2
-    assert [tool["pairing"] for tool in case.tools] == ["paired", "paired"]
+    assert (case.tools.count, case.tools.waiting.count) == (2, 0)
     assert "asked for no tool (“Done.”)" in made["diagnosis"]["root_cause"]
 
 
@@ -238,7 +248,7 @@ def test_a_session_does_not_stop_at_what_tells_of_its_record() -> None:
 
 
 def test_a_vacuumed_session_is_not_said_to_have_had_no_events() -> None:
-    case = Case({"detail": "vacuumed"}, [], [], [], [], Witness())
+    case = Case({"detail": "vacuumed"}, Turns(), Tools(None), Calls(), [], Witness())
     assert diagnose(case).root_cause == (
         "The events of this session were let go of by a vacuum: its sums stand, and what happened in it is not known any more."
     )
@@ -276,6 +286,13 @@ def test_many_of_a_kind_are_counted_exactly_and_listed_in_part() -> None:
     assert len(said.never_happened) == 51
     assert said.never_happened[-1] == "… and 20 more; `turnledger sessions check` has all"
     assert "; no result of tool bash, asked for at 2026-05-04T10:02:05Z, and 65 more." in said.root_cause
+
+
+def test_of_many_turns_that_failed_the_first_are_told_and_the_rest_counted() -> None:
+    failing = [one for n in range(25) for one in turn(f"t{n}", end="failed")]
+    failed = diagnose(case_of(*failing)).failed
+    assert failed[:2] == ["turn t0 failed", "turn t1 failed"]
+    assert failed[20:] == ["… and 5 more turns"]
 
 
 def test_without_a_server_the_log_is_laid_against_itself() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -239,53 +236,3 @@ def test_a_url_of_another_file_system_is_written_and_read(database: str, empty: 
     )
     (back,) = command(here, empty, "replay", "archive", url)["archives"]
     assert back["accepted"] == 10
-
-
-def _killed(database: str, arguments: list[str], chance: random.Random, begun: Any) -> None:
-    """Run a command and kill it a moment after it has begun."""
-    environment = {"TURNLEDGER_DATABASE_URL": database, "PATH": ""}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "turnledger", *arguments],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    until = time.monotonic() + 60
-    while running.poll() is None and not begun() and time.monotonic() < until:
-        time.sleep(0.01)
-    time.sleep(chance.random() * 0.4)
-    running.kill()
-    running.wait()
-
-
-@pytest.mark.parametrize("seed", range(max(2, round(2 * times()))))
-def test_archive_and_replay_go_on_wherever_they_are_killed(
-    database: str, empty: str, here: Here, tmp_path: Path, seed: int
-) -> None:
-    chance = random.Random(seed)
-    sent = []
-    for number in range(60):
-        # One long event a session, so that an archive takes several transactions.
-        pad = {"text": f"{number:03d} " * 25_000}
-        sent += [*worked(f"s{number:03d}"), event(f"s{number:03d}", 10, "note", payload=pad)]
-    sent += [raw.replace(b"{", b'{"tenant": "other", ', 1) for raw in sent[:220]]
-    apply(database, "log", sent, rounds=3)
-    moved_back(database, 3)
-    rolled_up(database)
-    _killed(database, ["archive", str(tmp_path)], chance, lambda: any(tmp_path.rglob("*.zst")))
-    command(here, database, "archive", str(tmp_path))
-    found = command(here, database, "archive", str(tmp_path), "--check")
-    assert found == {"archives": 2, "damaged": [], "unfinished": []}
-    assert sorted(lines(tmp_path)) == sorted(sent)
-    for _ in range(2):
-        _killed(
-            empty,
-            ["replay", "archive", str(tmp_path)],
-            chance,
-            lambda: rows(empty, "select 1 from ledger.ingest_progress where next_offset > 0"),
-        )
-    verified(empty)
-    command(here, empty, "replay", "archive", str(tmp_path))
-    verified(empty)
-    assert told(empty) == told(database)
-    assert one(rows(empty, "select sum(accepted), sum(duplicates) from turnledger.accounts")) == (880, 0)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import random
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
-from aiokafka.structs import TopicPartition
 
 from tests.integration.here import Here
 from tests.integration.ingesting import environment, event, outcomes, rows, until_applied
+from tests.integration.replaying import delete_before, fleet, forget, more_partitions, turn
 from tests.stack.commands import Running
-from tests.stack.topics import Record, Topic, produce, run_apart
+from tests.stack.topics import Record, Topic, produce
 from turnledger.doctor.verify import Topics, verify
 from turnledger.pricing import packaged, price_call
 from turnledger.rollup.settings import RollupSettings
@@ -39,36 +36,6 @@ class Replaying(Here):
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replaying:
     return Replaying(monkeypatch, capsys)
-
-
-def turn(session: str, number: int, *, tenant: str = "default") -> list[Record]:
-    """Five events: a turn with one call of 10 input and 5 output tokens. Numbers go on from turn to turn."""
-    at = 5 * number
-    links: dict[str, Any] = {"turn_id": f"t{number}", "tenant": tenant}
-    call = {**links, "model_call_id": f"c{number}"}
-    usage = {
-        "usage": {"input": 10, "output": 5},
-        "provider": "anthropic",
-        "model": "claude-sonnet-4-5",
-        "status_code": 200,
-    }
-    return [
-        event(session, at, "turn.started", occurred_at=f"2026-03-01T12:{number % 60:02d}:00Z", **links),
-        event(session, at + 1, "message.recorded", payload={"role": "user", "text": f"go {number}"}, **links),
-        event(
-            session,
-            at + 2,
-            "model_call.started",
-            payload={"provider": "anthropic", "model": "claude-sonnet-4-5"},
-            **call,
-        ),
-        event(session, at + 3, "model_call.completed", payload=usage, **call),
-        event(session, at + 4, "turn.completed", payload={"status": "completed"}, **links),
-    ]
-
-
-def fleet(sessions: int, turns: int) -> list[Record]:
-    return [one for number in range(turns) for s in range(sessions) for one in turn(f"s{s}", number)]
 
 
 def ledger(database: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -93,31 +60,6 @@ def verified(database: str, topic: Topic) -> None:
         settle_seconds=30,
     )
     assert report.holds, report.as_json()
-
-
-def forget(database: str, session: str) -> None:
-    """Delete a session by hand, as nobody should."""
-    tables = {
-        "of_streams": ["events", "stream_chunks", "stream_days", "receipts", "gaps"],
-        "of_sessions": ["streams", "conflicts", "key_mismatches", "redactions", "marks", "sessions"],
-    }
-    with psycopg.connect(database) as connection:
-        found = connection.execute(
-            "select session_no from ledger.sessions where session_id = %s", (session,)
-        ).fetchone()
-        assert found is not None
-        streams = [
-            row[0]
-            for row in connection.execute("select stream_no from ledger.streams where session_no = %s", found)
-        ]
-        for table in tables["of_streams"]:
-            connection.execute(f"delete from ledger.{table} where stream_no = any(%s)", (streams,))
-        for table in tables["of_sessions"]:
-            connection.execute(f"delete from ledger.{table} where session_no = %s", found)
-        for (table,) in connection.execute(
-            "select table_name from information_schema.columns where table_schema = 'projection_a' and column_name = 'session_no'"
-        ).fetchall():
-            connection.execute(f"delete from projection_a.{table} where session_no = %s", found)  # type: ignore[arg-type]
 
 
 @pytest.mark.partitions(2)
@@ -191,6 +133,25 @@ def test_a_session_that_the_ledger_lost_is_filled_in_to_the_same_bytes(
 
 
 @pytest.mark.partitions(1)
+def test_what_a_reader_that_died_had_not_projected_is_projected(
+    topic: Topic, database: str, here: Replaying
+) -> None:
+    settings = environment(topic, database)
+    produce(topic, fleet(2, 2))
+    here.replay(settings)
+    before = ledger(database)
+    # As if it had died between the ledger and the projections.
+    with psycopg.connect(database) as connection:
+        connection.execute("delete from projection_a.turns")
+        connection.execute("update ledger.ingest_progress set flushed_batch = 0")
+    here.replay(settings, "--dry-run")
+    assert ledger(database)["turns"] == []
+    here.replay(settings)
+    assert ledger(database) == before
+    verified(database, topic)
+
+
+@pytest.mark.partitions(1)
 def test_dead_letters_that_todays_rules_accept_are_events_and_those_that_stay_dead_are_said(
     topic: Topic, database: str, here: Replaying
 ) -> None:
@@ -220,7 +181,7 @@ def test_what_has_left_kafka_is_said_before_anything_is_read(
     produce(topic, fleet(1, 4))
     here.replay(settings, "--to", "10")
     assert outcomes(database, topic)["records"] == 10
-    _delete_before(topic, 5)
+    delete_before(topic, 5)
     status, said, _ = here.run(settings, "replay", "topics", "--to", "10")
     assert status == 0
     assert "partition 0: 5 records of what was asked for have left Kafka; the log begins at 5" in said
@@ -228,7 +189,7 @@ def test_what_has_left_kafka_is_said_before_anything_is_read(
     # Nobody read 10 to 19, and beginning in the middle would leave some of them out for good.
     refused = here.replay(settings, "--from", "15", status=1)
     assert "would leave 5 records out for good" in refused["partitions"][0]["refused"]
-    _delete_before(topic, 12)
+    delete_before(topic, 12)
     gone = here.replay(settings, status=1)
     assert "2 records are gone from Kafka" in gone["partitions"][0]["refused"]
     assert outcomes(database, topic)["records"] == 10
@@ -241,7 +202,7 @@ def test_a_session_that_more_partitions_spread_is_one_session(
     settings = environment(topic, database)
     produce(topic, turn("s", 0))
     here.replay(settings)
-    _partitions(topic, 3)
+    more_partitions(topic, 3)
     later = [
         Record(one.value, key=one.key, partition=number % 3)
         for number, one in enumerate([*turn("s", 1), *turn("s", 2)])
@@ -255,64 +216,3 @@ def test_a_session_that_more_partitions_spread_is_one_session(
     ]
     assert here.replay(settings)["again"]["known"] == 15
     verified(database, topic)
-
-
-@pytest.mark.partitions(2)
-def test_a_replay_that_is_killed_again_and_again_ends_as_one_that_was_not(
-    topic: Topic, database: str, start: Start, here: Replaying
-) -> None:
-    settings = environment(topic, database)
-    produce(topic, fleet(6, 20))
-    rng = random.Random(7)
-    for _ in range(3):
-        running = start("replay", "topics", "--rate", "150", environment=settings)
-        time.sleep(rng.uniform(1.2, 3.0))
-        running.kill9()
-    here.replay(settings)
-    assert outcomes(database, topic) == {
-        "records": 600,
-        "accepted": 600,
-        "duplicates": 0,
-        "conflicts": 0,
-        "dead": 0,
-    }
-    assert len(ledger(database)["turns"]) == 120
-    # The second reading, cut short, goes on where it was.
-    running = start("replay", "topics", "--rate", "100", environment=settings)
-    deadline = time.monotonic() + 20
-    while not rows(
-        database,
-        "select 1 from ledger.topic_replay_partitions where next_offset between 1 and 250 and records > 0",
-    ):
-        assert time.monotonic() < deadline and running.running(), running.output()
-        time.sleep(0.1)
-    running.kill9()
-    ended = here.replay(settings)
-    assert (ended["resumed"], ended["again"]["records"], ended["again"]["known"]) == (True, 600, 600)
-    verified(database, topic)
-
-
-def _delete_before(topic: Topic, offset: int) -> None:
-    """Retention, at once."""
-
-    async def delete() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=topic.bootstrap)
-        await admin.start()
-        try:
-            await admin.delete_records({TopicPartition(topic.name, 0): RecordsToDelete(before_offset=offset)})
-        finally:
-            await admin.close()
-
-    run_apart(delete())
-
-
-def _partitions(topic: Topic, count: int) -> None:
-    async def create() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=topic.bootstrap)
-        await admin.start()
-        try:
-            await admin.create_partitions({topic.name: NewPartitions(count)})
-        finally:
-            await admin.close()
-
-    run_apart(create())

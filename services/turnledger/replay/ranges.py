@@ -69,6 +69,8 @@ class Standing:
     owner: str | None
     alive: bool
     """The database process of the worker that claimed it is still there: it reads on by itself."""
+    behind: bool = False
+    """The last batches are in the ledger, and their projections were still to be written when their worker ended."""
 
 
 @dataclass(frozen=True, slots=True)

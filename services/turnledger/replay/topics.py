@@ -23,7 +23,7 @@ from turnledger.ingest.settings import WorkerSettings
 from turnledger.replay import unread
 from turnledger.replay.again import AT_ONCE, Again, Found
 from turnledger.replay.broker import Broker, Pace, broker
-from turnledger.replay.ranges import Plan, Standing, chosen_partitions, parse_bound, plan
+from turnledger.replay.ranges import Log, Plan, Standing, chosen_partitions, parse_bound, plan
 from turnledger.store import replays
 from turnledger.store.connect import away, connect
 from turnledger.store.maintain import make_event_partitions
@@ -159,6 +159,8 @@ class _Replay:
                 for one in plans
                 if one.unread[0] < one.unread[1] and one.owner is None and one.refused is None
             }
+            if not self.wish.dry:
+                free |= self._behind(logs, known, [number for number in meant if number not in free])
             self.total = sum(to - at for at, to in (*ranges.values(), *free.values()))
             await self._again(there, ranges, outcome)
             if free:
@@ -169,6 +171,20 @@ class _Replay:
             if not outcome.unread.stopped:
                 replays.finish(self.connection, outcome.begun.replay_no)
         return outcome
+
+    def _behind(
+        self, logs: Mapping[int, Log], known: Mapping[int, Standing], numbers: Sequence[int]
+    ) -> dict[int, tuple[int, int]]:
+        """Partitions whose last reader died between the ledger and the projections: claiming them is enough to write those."""
+        return {
+            number: (there.next_offset, there.next_offset)
+            for number in numbers
+            if (there := known.get(number)) is not None
+            and there.behind
+            and not there.alive
+            and there.group_id == self.settings.group_id
+            and logs[number].start <= there.next_offset
+        }
 
     def _begin(self, outcome: Outcome) -> None:
         """A row for it, or the one of the same command that was cut short."""

@@ -92,7 +92,9 @@ async def apply(
             }
             if health.refused:
                 raise Ended(next(iter(health.refused.values())))
-            if feed.done(ingest.applied, ((topic, number) for number in stopped)):
+            # What a reader that died had applied and not projected is projected first.
+            behind = any(seat.stale and seat.projects for seat in ingest.seats.values())
+            if not behind and feed.done(ingest.applied, ((topic, number) for number in stopped)):
                 break
         applied = {number: at for (_, number), at in ingest.applied.items()}
     finally:

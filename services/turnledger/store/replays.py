@@ -95,6 +95,7 @@ def hold(connection: Connection, replay_no: int) -> bool:
     return bool(row and row[0])
 
 
-def standings(connection: Connection, topic: str) -> list[tuple[int, int, int, str, str | None, bool]]:
-    """(partition, first offset, next offset, group, owner, whether its database process is there) of a topic."""
+def standings(connection: Connection, topic: str) -> list[tuple[int, int, int, str, str | None, bool, bool]]:
+    """(partition, first offset, next offset, group, owner, whether its database process is there, whether projections
+    are still to be written) of a topic."""
     return connection.execute(query("replay_topics/standings"), {"topic": topic}).fetchall()

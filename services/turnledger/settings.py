@@ -20,6 +20,14 @@ class Settings(BaseSettings):
 
     kafka_bootstrap: str | None = None
     """``host:port[,host:port…]``. Absent: the embedded stack of this folder, if one runs."""
+    kafka_tls: bool = False
+    """Whether the broker is spoken to over TLS (docs/operations.md)."""
+    kafka_ca_file: str | None = None
+    """PEM file of the authorities whose certificates a broker may have. Absent: those of the system, or of ``SSL_CERT_FILE``."""
+    kafka_certificate_file: str | None = None
+    """PEM file of the certificate that is shown to a broker which asks for one."""
+    kafka_key_file: str | None = None
+    """PEM file of its key, without a password. Absent: it stands in the certificate's file."""
     database_url: str | None = None
     """``postgresql://…``. Absent: the embedded stack of this folder, if one runs."""
     topic: str = "turnledger.events"

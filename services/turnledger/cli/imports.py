@@ -140,12 +140,12 @@ def _sink() -> Sink:
 
 def _publish(sink: Sink, events: Spilled, redactor: Redactor) -> None:
     import asyncio
-    import logging
 
     from turnledger.cli.progress import counting
     from turnledger.harness import publishing
+    from turnledger.kafka import connect
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
+    connect.quiet()
     with counting("published", "events") as told:
         sent = asyncio.run(
             publishing.publish(sink, enumerate(events.all(), 1), redactor=redactor, progress=told)

@@ -31,16 +31,16 @@ def publish(
 ) -> None:
     """Send envelopes to Kafka, secrets replaced by references. A line that is none is sent without a key, so that the ledger counts it as a dead letter."""
     import asyncio
-    import logging
 
     from turnledger.cli.addresses import kafka_bootstrap
     from turnledger.cli.progress import counting
     from turnledger.contract.redact import Redactor
     from turnledger.harness import publishing
     from turnledger.harness.kafka import Sink
+    from turnledger.kafka import connect
     from turnledger.settings import Settings
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
+    connect.quiet()
     settings = Settings()
     sink = Sink(kafka_bootstrap(settings), settings.topic)
     # The bodies are the producer's to decide about: these envelopes have one already.

@@ -84,11 +84,11 @@ def follow(
 
     What it sends is what `turnledger import` sends: both, twice, in slices, the result is the same.
     """
-    import logging
 
     from turnledger.contract.redact import Redactor
     from turnledger.harness import formats
     from turnledger.ingest.logs import configure_logging
+    from turnledger.kafka import connect
     from turnledger.ship import service
     from turnledger.ship.reading import Choices
 
@@ -101,9 +101,7 @@ def follow(
     there = service.folders_of(folders)
     make, name = _outlet(settings, sink)
     configure_logging()
-    logging.getLogger("aiokafka").setLevel(
-        logging.CRITICAL
-    )  # what it logs at each attempt, one sentence says
+    connect.quiet()
     service.run(
         there,
         make,

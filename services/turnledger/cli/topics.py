@@ -35,15 +35,14 @@ def create(
 ) -> None:
     """Create the topic of events where it is missing. Running it again changes nothing."""
     import asyncio
-    import logging
 
     from turnledger.cli.addresses import kafka_bootstrap
     from turnledger.doctor import topics
+    from turnledger.kafka import connect
     from turnledger.outbox.settings import OutboxSettings
     from turnledger.settings import Settings
 
-    # What it logs about a broker that is away, our sentence says.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    connect.quiet()
     settings = Settings()
     bootstrap = kafka_bootstrap(settings)
     name, like = (OutboxSettings().outbox_topic, topics.TURNS) if turns else (settings.topic, topics.EVENTS)

@@ -44,7 +44,6 @@ def verify(
 
     Exit status 1 when an invariant is broken, or could not be judged because a worker has still to write.
     """
-    import logging
     from dataclasses import replace
 
     from turnledger.cli.addresses import database_url, kafka_bootstrap
@@ -52,6 +51,7 @@ def verify(
     from turnledger.doctor.scope import NotAScope, parse_since
     from turnledger.doctor.verify import Topics
     from turnledger.doctor.verify import verify as run
+    from turnledger.kafka import connect
     from turnledger.rollup.prices import PriceBook
     from turnledger.settings import Settings
     from turnledger.store.migrate import require
@@ -61,7 +61,7 @@ def verify(
     if tenant is not None and session is None:
         raise NotAScope("--tenant says whose session is meant: give it with --session.")
     began = None if since is None else parse_since(since)
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, our sentence says
+    connect.quiet()
     settings = Settings()
     url = database_url(settings)
     require(url)

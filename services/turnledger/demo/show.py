@@ -300,13 +300,19 @@ def topic_ends(world: World) -> int:
     """The sum of the end offsets of the topic's partitions."""
     import asyncio
 
-    from aiokafka import AIOKafkaConsumer
+    from aiokafka import TopicPartition
+
+    from turnledger.kafka import connect
 
     async def ask() -> int:
-        consumer = AIOKafkaConsumer(world.topic, bootstrap_servers=world.addresses.kafka_bootstrap)
+        consumer = connect.reader(world.addresses.kafka_bootstrap, "turnledger demo")
         await consumer.start()
         try:
-            return sum((await consumer.end_offsets(consumer.assignment())).values())
+            numbers = await connect.partitions_of(world.addresses.kafka_bootstrap, [world.topic])
+            ends = await consumer.end_offsets(
+                [TopicPartition(world.topic, each) for each in numbers[world.topic]]
+            )
+            return sum(ends.values())
         finally:
             await consumer.stop()
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import psycopg
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 
 from turnledger.contract.canonical import content_hash
 from turnledger.contract.event import Event
@@ -29,6 +28,7 @@ from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope
 from turnledger.errors import TurnledgerError
 from turnledger.fold.seen import StreamSeen
+from turnledger.kafka import connect
 from turnledger.store.keys import event_keys
 from turnledger.store.named import query
 
@@ -117,18 +117,14 @@ class _Rereader:
         """Records, by topic, that batches read and the log does not hold any more, although it begins before them."""
 
     async def run(self) -> None:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            client_id="turnledger verify",
-        )
+        consumer = connect.reader(self.bootstrap, "turnledger verify")
         try:
             # Each step has its own limit: a reading of hours is no outage.
             await asyncio.wait_for(consumer.start(), PATIENCE_SECONDS)
             wanted = self.partitions()
-            there = await asyncio.wait_for(self.there({row["topic"] for row in wanted}), PATIENCE_SECONDS)
+            there = await asyncio.wait_for(
+                connect.partitions_of(self.bootstrap, {row["topic"] for row in wanted}), PATIENCE_SECONDS
+            )
             for row in wanted:
                 topic, number = row["topic"], row["partition"]
                 if number in there.get(topic, ()):
@@ -138,8 +134,8 @@ class _Rereader:
                 self.report.not_checked.append(
                     f"I1 of {topic} against Kafka: the broker at {self.bootstrap} has no {lacks}"
                 )
-        except (KafkaError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
+        except connect.AWAY as error:
+            why = await connect.why(self.bootstrap, error)
             raise BrokerAway(
                 f"the broker at {self.bootstrap} does not answer ({why}): start it, set TURNLEDGER_KAFKA_BOOTSTRAP, or leave out --topics."
             ) from None
@@ -159,19 +155,6 @@ class _Rereader:
     def partitions(self) -> list[Row]:
         with self.connection.transaction():
             return read_rows(self.connection, query("verify/partitions"), {"floor": self.scope.floor})
-
-    async def there(self, wanted: set[str]) -> dict[str, set[int]]:
-        """The partitions of those topics that the broker has. Asked for by name, it might make the others: so all are listed first."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
-            known = sorted(wanted & set(await admin.list_topics()))
-            return {
-                topic["topic"]: {one["partition"] for one in topic["partitions"]}
-                for topic in (await admin.describe_topics(known) if known else ())
-            }
-        finally:
-            await admin.close()
 
     async def partition(self, consumer: AIOKafkaConsumer, row: Row) -> None:
         topic, number = row["topic"], row["partition"]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from turnledger.contract.topics import TOPICS, Topic
 from turnledger.errors import TurnledgerError
+from turnledger.kafka import connect
+from turnledger.kafka.connect import ANSWER_SECONDS
 
 EVENTS = next(topic for topic in TOPICS if topic.name == "turnledger.events")
 TURNS = next(topic for topic in TOPICS if topic.name == "turnledger.turns")
 """The topics that this version reads and writes; their settings are those of the catalogue, whatever they are called."""
-ANSWER_SECONDS = 15.0
 
 
 class TopicError(TurnledgerError):
@@ -40,16 +39,23 @@ async def create(
 
     An existing topic with another number than the one asked for is an error: raising it would move sessions to other partitions.
     """
-    async with _admin(bootstrap) as admin:
-        try:
+    answers = False
+    try:
+        async with connect.asking(bootstrap) as admin:
+            answers = True
             wanted = NewTopic(name, partitions or like.partitions, replicas, topic_configs=_settings(like))
             answer = await admin.create_topics([wanted])
             created = _verdict(name, answer.topic_errors[0], bootstrap)
             found = await _partitions(admin, name)
-        except (TimeoutError, KafkaError, OSError) as error:
+    except connect.AWAY as error:
+        if answers:
             raise TopicError(
                 f"the broker at {bootstrap} did not create {name} ({error!r}): try again when it answers."
             ) from None
+        why = await connect.why(bootstrap, error)
+        raise TopicError(
+            f"the broker at {bootstrap} does not answer ({why}): start it (`turnledger dev up` runs one here) or set TURNLEDGER_KAFKA_BOOTSTRAP."
+        ) from None
     if partitions is not None and found != partitions:
         raise TopicError(
             f"{name} at {bootstrap} is there with {found} partitions, not {partitions}: leave out --partitions to take it as it is, "
@@ -90,18 +96,3 @@ async def _partitions(admin: AIOKafkaAdminClient, name: str) -> int:
                 f"{name} was created, but the broker does not describe it ({for_code(topic['error_code']).__name__}): look at its log."
             )
         await asyncio.sleep(0.1)
-
-
-@asynccontextmanager
-async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=round(ANSWER_SECONDS * 1000))
-    try:
-        await asyncio.wait_for(admin.start(), ANSWER_SECONDS)
-    except (TimeoutError, KafkaError, OSError):
-        raise TopicError(
-            f"the broker at {bootstrap} does not answer: start it (`turnledger dev up` runs one here) or set TURNLEDGER_KAFKA_BOOTSTRAP."
-        ) from None
-    try:
-        yield admin
-    finally:
-        await admin.close()

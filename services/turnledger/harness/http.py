@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -108,7 +109,11 @@ class Collector:
         """Make ready; the connection itself comes with the first request."""
         import aiohttp
 
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS))
+        # Of this moment, where aiohttp's own is of the moment at which it was imported: an authority may be named meanwhile.
+        trust = ssl.create_default_context() if self._sink.url.startswith("https:") else True
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS), connector=aiohttp.TCPConnector(ssl=trust)
+        )
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -150,6 +155,11 @@ class Collector:
             last = attempt == ATTEMPTS - 1
             try:
                 status, answer, after = await self._ask(body, headers)
+            except aiohttp.ClientConnectorCertificateError as error:
+                raise CollectorAway(
+                    f"the certificate of {self._sink} is not accepted ({_verdict(error.certificate_error)}): renew it there, correct the address, or "
+                    "name the authority that signed it in SSL_CERT_FILE"
+                ) from None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if last:
                     raise CollectorAway(
@@ -216,3 +226,7 @@ def _seconds(text: str | None) -> float | None:
 
 def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+def _verdict(error: Exception) -> str:
+    return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else _reason(error)

@@ -10,16 +10,14 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 
 from turnledger.errors import TurnledgerError
+from turnledger.kafka import connect
 
 TOPIC = "turnledger.events"
-ANSWER_SECONDS = 15.0
 LINGER_MS = 10
 """Design 3 asks for 5 to 50: long enough to fill a batch of a busy session, short beside a model call."""
-REQUEST_BYTES = 8 * 1024 * 1024
-"""The client refuses nothing that the ledger might still count (contract 15 dead-letters above its own limit); the broker decides."""
+BATCH_BYTES = 256 * 1024
 
 
 class KafkaAway(TurnledgerError):
@@ -61,22 +59,13 @@ def key_of(tenant: str, session_id: str) -> bytes:
 @asynccontextmanager
 async def producing(sink: Sink) -> AsyncIterator[AIOKafkaProducer]:
     """A started producer: idempotent, ``acks=all``, lz4. Leaving sends what waits. Raises :class:`KafkaAway`."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=sink.bootstrap,
-        acks="all",
-        enable_idempotence=True,
-        compression_type="lz4",
-        linger_ms=LINGER_MS,
-        max_batch_size=256 * 1024,
-        max_request_size=REQUEST_BYTES,
-    )
+    producer = connect.producer(sink.bootstrap, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES)
     try:
-        await asyncio.wait_for(producer.start(), ANSWER_SECONDS)
-        partitions = await asyncio.wait_for(producer.partitions_for(sink.topic), ANSWER_SECONDS)
-    except (TimeoutError, KafkaError, OSError) as error:
-        await producer.stop()
+        partitions = await connect.started(producer, sink.topic)
+    except connect.AWAY as error:
+        why = await connect.why(sink.bootstrap, error)
         raise KafkaAway(
-            f"the broker at {sink.bootstrap} does not answer for {sink.topic} ({_reason(error)}): start it (`turnledger dev up` runs one here), "
+            f"the broker at {sink.bootstrap} does not answer for {sink.topic} ({why}): start it (`turnledger dev up` runs one here), "
             "create the topic (`turnledger topics create`), or correct the address"
         ) from None
     if not partitions:
@@ -88,10 +77,6 @@ async def producing(sink: Sink) -> AsyncIterator[AIOKafkaProducer]:
         await producer.stop()
 
 
-def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
 async def send(
     producer: AIOKafkaProducer, sink: Sink, key: bytes | None, value: bytes
 ) -> asyncio.Future[Any]:
@@ -101,4 +86,4 @@ async def send(
 
 def refusal(error: BaseException, sink: Sink) -> str:
     """Why a record did not arrive, as the end of a sentence."""
-    return f"{sink} did not take it ({_reason(error)})"
+    return f"{sink} did not take it ({str(error) or type(error).__name__})"

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import faust
 from aiokafka.errors import KafkaError
 from faust.app.base import BootStrategy
 from mode.supervisors import CrashingSupervisor
@@ -20,6 +21,7 @@ from turnledger.ingest.round import Ingest
 from turnledger.ingest.seats import BrokerAway
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.ingest.transport import Bounds, Budget, Consumer, PassThrough, WiredApp, Wiring
+from turnledger.kafka.connect import security
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +78,11 @@ class KafkaSide:
 def build(bootstrap: str, settings: WorkerSettings, budget: Budget) -> IngestApp:
     """The app over ``bootstrap`` (``host:port[,host:port…]``), with its transport wired. The agent comes with :func:`attach`."""
     session = settings.session_timeout_seconds
+    context = security().get("ssl_context")
     app = IngestApp(
         settings.group_id,
         broker=[f"turnledger://{address.strip()}" for address in bootstrap.split(",")],
+        broker_credentials=None if context is None else faust.SSLCredentials(context),
         autodiscover=False,
         broker_session_timeout=session,
         broker_heartbeat_interval=session / 4,

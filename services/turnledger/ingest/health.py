@@ -1,27 +1,14 @@
-"""Health of the worker, and its own small HTTP server (`/healthz`, `/metrics`), on loopback by default. Never Faust's.
-
-Health watches the offset rows, not the process: after a broker outage a consumer can look alive and fetch nothing (design 3.2).
-"""
+"""Health of the worker. It watches the offset rows, not the process: after a broker outage a consumer can look alive and fetch nothing (design 3.2)."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-
-from turnledger.errors import TurnledgerError
+from turnledger.health.progress import FAILING_SECONDS
 from turnledger.ingest.batch import Partition
-from turnledger.ingest.metrics import Metrics
-
-DATABASE_SECONDS = 5.0
-"""How long a database may fail before health is red."""
 
 
 @dataclass(slots=True)
@@ -98,7 +85,7 @@ class Health:
         """Why health is red; empty when it is green."""
         now = self.clock()
         said = []
-        if self.database_failing is not None and now - self.database_failing > DATABASE_SECONDS:
+        if self.database_failing is not None and now - self.database_failing > FAILING_SECONDS:
             said.append(f"the database fails for {now - self.database_failing:.0f} s: {self.database_reason}")
         seen = self.started if self.broker_seen is None else self.broker_seen
         if now - seen > self.red_after:
@@ -126,93 +113,11 @@ class Health:
             )
         return said
 
-
-class ProbeServer(ABC):
-    """Answers GET /healthz (200 or 503, JSON) and GET /metrics, on an event loop that runs beside the work."""
-
-    def __init__(self, registry: CollectorRegistry, healthy: Gauge, host: str, port: int) -> None:
-        self.registry = registry
-        self.healthy = healthy
-        self.host = host
-        self.port = port
-        self._server: asyncio.Server | None = None
-
-    @abstractmethod
-    def reasons(self) -> list[str]:
-        """Why health is red, in sentences; empty when it is green."""
-
-    @abstractmethod
     def details(self) -> dict[str, Any]:
-        """What /healthz says beside its status and the reasons."""
-
-    async def look(self) -> None:  # noqa: B027 - nothing is what most servers have to fetch
-        """Before each answer: fetch what is known elsewhere."""
-
-    async def start(self) -> None:
-        """Raises a :class:`TurnledgerError` when the address is taken."""
-        try:
-            self._server = await asyncio.start_server(self._serve, self.host, self.port)
-        except OSError as error:
-            raise TurnledgerError(
-                f"the health server cannot listen on {self.host}:{self.port} ({error.strerror or error}): choose another port with "
-                "--health-port, 0 for a free one."
-            ) from None
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(5):
-                head = await reader.readuntil(b"\r\n\r\n")
-                await self.look()
-                status, kind, body = self.answer(head.split(b"\r\n", 1)[0].decode("latin-1"))
-                writer.write(
-                    f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-                    + body
-                )
-                await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError):
-            pass  # whoever asked is gone or speaks no HTTP
-        finally:
-            writer.close()
-
-    def answer(self, request_line: str) -> tuple[str, str, bytes]:
-        """(status, content type, body) of a request."""
-        parts = request_line.split(" ")
-        if len(parts) != 3 or parts[0] not in ("GET", "HEAD"):
-            return "405 Method Not Allowed", "text/plain", b"GET /healthz or /metrics\n"
-        path = parts[1].split("?", 1)[0]
-        if path == "/healthz":
-            reasons = self.reasons()
-            body = json.dumps({"status": "red" if reasons else "green", "reasons": reasons, **self.details()})
-            return (
-                ("503 Service Unavailable" if reasons else "200 OK"),
-                "application/json",
-                body.encode() + b"\n",
-            )
-        if path == "/metrics":
-            self.healthy.set(0 if self.reasons() else 1)
-            return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self.registry)
-        return "404 Not Found", "text/plain", b"GET /healthz or /metrics\n"
-
-
-class HealthServer(ProbeServer):
-    """The ingest worker's."""
-
-    def __init__(self, health: Health, metrics: Metrics, host: str, port: int) -> None:
-        super().__init__(metrics.registry, metrics.healthy, host, port)
-        self.health = health
-
-    def reasons(self) -> list[str]:
-        return self.health.reasons()
-
-    def details(self) -> dict[str, Any]:
+        """What /healthz says as well."""
         return {
             "partitions": {
                 f"{topic}/{number}": {"next_offset": watched.next_offset, "lag": watched.lag}
-                for (topic, number), watched in sorted(self.health.partitions.items())
+                for (topic, number), watched in sorted(self.partitions.items())
             }
         }

@@ -50,6 +50,8 @@ def configure_logging(process: int | None = None) -> None:
 
 def warnings_only() -> None:
     """For a command that a person watches: what does not go as it should, to standard error."""
+    from turnledger.kafka import connect  # not for processes that only log
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -60,7 +62,7 @@ def warnings_only() -> None:
         logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it logs, sentences say
+    connect.quiet()
 
 
 class _Named:

@@ -22,7 +22,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from turnledger.ingest.health import ProbeServer
+from turnledger.health.server import ProbeServer
 from turnledger.ingest.logs import configure_logging
 from turnledger.ingest.metrics import ProcessMetrics
 from turnledger.ingest.settings import Flags, WorkerSettings
@@ -154,7 +154,7 @@ class ParentServer(ProbeServer):
     """Green when all processes are; their metrics on one page."""
 
     def __init__(self, children: Sequence[Child], metrics: ProcessMetrics, host: str, port: int) -> None:
-        super().__init__(metrics.registry, metrics.healthy, host, port)
+        super().__init__(self, metrics.registry, metrics.healthy, host, port)
         self.children = children
         self.metrics = metrics
         metrics.registry.register(Pages(children))
@@ -165,9 +165,11 @@ class ParentServer(ProbeServer):
             self.metrics.up.labels(str(child.number)).set(0 if child.port is None else 1)
 
     def reasons(self) -> list[str]:
+        """Of all processes."""
         return [f"process {child.number}: {why}" for child in self.children for why in child.reasons]
 
     def details(self) -> dict[str, Any]:
+        """What each says of itself."""
         return {"processes": {str(child.number): child.told for child in self.children}}
 
 

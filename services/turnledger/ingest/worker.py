@@ -14,8 +14,9 @@ import time
 import structlog
 from aiokafka.errors import KafkaError
 
+from turnledger.health.server import ProbeServer
 from turnledger.ingest.app import IngestApp, KafkaSide, attach, build
-from turnledger.ingest.health import Health, HealthServer
+from turnledger.ingest.health import Health
 from turnledger.ingest.link import Link
 from turnledger.ingest.logs import configure_logging
 from turnledger.ingest.metrics import Metrics
@@ -24,6 +25,7 @@ from turnledger.ingest.seats import BrokerAway, owner_name
 from turnledger.ingest.settings import Flags, WorkerSettings
 from turnledger.ingest.tether import Tether
 from turnledger.ingest.transport import Budget
+from turnledger.kafka.connect import why
 
 log = structlog.get_logger("turnledger.ingest")
 
@@ -72,7 +74,10 @@ class Worker:
             standby=flags.standby,
         )
         attach(self.app, self.ingest, settings)
-        self.server = HealthServer(self.health, self.metrics, settings.health_host, settings.health_port)
+        metrics = self.metrics
+        self.server = ProbeServer(
+            self.health, metrics.registry, metrics.healthy, settings.health_host, settings.health_port
+        )
         self.fatal: str | None = None
         self._end = asyncio.Event()
         self.app.wiring.on_membership_lost = self._membership_lost
@@ -146,7 +151,9 @@ class Worker:
                 await self.app.maybe_start()
                 return
             except KafkaError as error:
-                log.warning(f"the broker at {self.bootstrap} does not answer yet ({error}); trying again")
+                log.warning(
+                    f"the broker at {self.bootstrap} does not answer yet ({await why(self.bootstrap, error)}); trying again"
+                )
             await asyncio.sleep(START_PAUSE_SECONDS)
 
     async def _app_crashed(self) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from turnledger.ingest.health import DATABASE_SECONDS, ProbeServer
+from turnledger.health.progress import Progress
 
 
 class Metrics:
@@ -37,44 +35,19 @@ class Metrics:
         self.healthy = Gauge("turnledger_outbox_healthy", "1 when /healthz is green.", registry=registry)
 
 
-class Health:
-    """Red or green, and why in sentences."""
+class Health(Progress):
+    """Red or green, and why in sentences. Another sender that is at it is progress."""
 
-    def __init__(self, red_after: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.red_after = red_after
-        self.clock = clock
-        self.progress_at = clock()
-        """When something was sent, nothing was waiting, or another sender was at it."""
-        self.waiting = 0
-        self.failing: tuple[float, str] | None = None
-        """Since when the broker or the database fails, and how."""
+    waiting = 0
 
-    def progress(self) -> None:
-        self.progress_at = self.clock()
-        self.failing = None
+    def fails(self, seconds: float, reason: str) -> str:
+        """See :class:`Progress`."""
+        return f"nothing can be sent for {seconds:.0f} s: {reason}"
 
-    def failed(self, reason: str) -> None:
-        self.failing = (self.failing[0] if self.failing else self.clock(), reason)
-
-    def reasons(self) -> list[str]:
-        """Why health is red; empty when it is green."""
-        now = self.clock()
-        if self.failing is not None and now - self.failing[0] > DATABASE_SECONDS:
-            return [f"nothing can be sent for {now - self.failing[0]:.0f} s: {self.failing[1]}"]
-        if now - self.progress_at > self.red_after:
-            return [f"nothing was sent for {now - self.progress_at:.0f} s, and {self.waiting} turns wait"]
-        return []
-
-
-class Server(ProbeServer):
-    """/healthz and /metrics."""
-
-    def __init__(self, health: Health, metrics: Metrics, host: str, port: int) -> None:
-        super().__init__(metrics.registry, metrics.healthy, host, port)
-        self.health = health
-
-    def reasons(self) -> list[str]:
-        return self.health.reasons()
+    def stands(self, seconds: float) -> str:
+        """See :class:`Progress`."""
+        return f"nothing was sent for {seconds:.0f} s, and {self.waiting} turns wait"
 
     def details(self) -> dict[str, Any]:
-        return {"waiting": self.health.waiting}
+        """What /healthz says as well."""
+        return {"waiting": self.waiting}

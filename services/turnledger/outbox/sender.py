@@ -20,7 +20,10 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooL
 from aiokafka.partitioner import murmur2
 
 from turnledger.errors import TurnledgerError
-from turnledger.outbox.probes import Health, Metrics, Server
+from turnledger.health.server import ProbeServer
+from turnledger.kafka import connect as broker
+from turnledger.kafka.connect import ANSWER_SECONDS
+from turnledger.outbox.probes import Health, Metrics
 from turnledger.outbox.settings import OutboxSettings
 from turnledger.store import outbox
 from turnledger.store.connect import away, connect
@@ -29,13 +32,11 @@ from turnledger.store.outbox import Connection, Waiting
 
 log = structlog.get_logger("turnledger.outbox")
 
-ANSWER_SECONDS = 15.0
 FIRST_BACK_OFF_SECONDS = 0.2
 GREATEST_BACK_OFF_SECONDS = 5.0
 STAND_BY_SECONDS = 2.0
 WATCH_SECONDS = 2.0
-REQUEST_BYTES = 8 * 1024 * 1024
-"""The client refuses nothing that the broker might take; the broker decides."""
+LINGER_MS = 5
 
 TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
@@ -177,23 +178,8 @@ class Sender:
     async def _started(self) -> AIOKafkaProducer:
         producer = self._producer
         if producer is None:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap,
-                acks="all",
-                enable_idempotence=True,
-                compression_type="lz4",
-                linger_ms=5,
-                max_request_size=REQUEST_BYTES,
-            )
-            try:
-                await asyncio.wait_for(producer.start(), ANSWER_SECONDS)
-                found = await asyncio.wait_for(
-                    producer.partitions_for(self.settings.outbox_topic), ANSWER_SECONDS
-                )
-            except BaseException:
-                await producer.stop()
-                raise
-            self._partitions = len(found)
+            producer = broker.producer(self.bootstrap, linger_ms=LINGER_MS)
+            self._partitions = await broker.started(producer, self.settings.outbox_topic)
             self._producer = producer
         return producer
 
@@ -204,7 +190,7 @@ class Sender:
         elif isinstance(error, TurnledgerError):
             said = error
         else:
-            why = str(error) or type(error).__name__
+            why = await broker.why(self.bootstrap, error)
             said = BrokerAway(
                 f"the broker at {self.bootstrap} does not take records of {self.settings.outbox_topic} ({why}): start it, or make the topic "
                 f"(`turnledger topics create --turns`)."
@@ -242,8 +228,12 @@ def run_sender(settings: OutboxSettings, database_url: str, bootstrap: str, *, o
             loop.add_signal_handler(number, sender.stop)
         if once:
             return await sender.run(once=True)
-        server = Server(
-            sender.health, sender.metrics, settings.outbox_health_host, settings.outbox_health_port
+        server = ProbeServer(
+            sender.health,
+            sender.metrics.registry,
+            sender.metrics.healthy,
+            settings.outbox_health_host,
+            settings.outbox_health_port,
         )
         await server.start()
         log.info(f"health at http://{server.host}:{server.port}/healthz", port=server.port)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from turnledger.errors import TurnledgerError
 from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.seats import Bounds
 from turnledger.ingest.seats import BrokerAway as NoAnswer
+from turnledger.kafka import connect
 from turnledger.replay.ranges import Bound, Log
 
 T = TypeVar("T")
@@ -68,18 +68,12 @@ class Broker:
 
     async def logs(self, topic: str, start: Bound, end: Bound) -> dict[int, Log]:
         """Every partition of a topic as it is now. Raises :class:`NoSuchTopic`."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await self._answer(admin.start())
-        try:
-            # Asked for by name, the broker might make it: so all are listed first.
-            if topic not in await admin.list_topics():
-                raise NoSuchTopic(
-                    f"the broker at {self.bootstrap} has no topic {topic}: say another with --topic."
-                )
-            (described,) = await admin.describe_topics([topic])
-        finally:
-            await admin.close()
-        there = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
+        found = await self._answer(connect.partitions_of(self.bootstrap, [topic]))
+        if topic not in found:
+            raise NoSuchTopic(
+                f"the broker at {self.bootstrap} has no topic {topic}: say another with --topic."
+            )
+        there = [TopicPartition(topic, number) for number in found[topic]]
         starts = await self._answer(self.consumer.beginning_offsets(there))
         ends = await self._answer(self.consumer.end_offsets(there))
         from_times, to_times = await self._times(there, start), await self._times(there, end)
@@ -123,18 +117,12 @@ class Broker:
 @asynccontextmanager
 async def broker(bootstrap: str) -> AsyncIterator[Broker]:
     """The broker, with a consumer of its own. What fails inside becomes :class:`BrokerAway`."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap,
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        client_id="turnledger replay",
-    )
+    consumer = connect.reader(bootstrap, "turnledger replay")
     try:
         await asyncio.wait_for(consumer.start(), PATIENCE_SECONDS)
         yield Broker(bootstrap, consumer)
-    except (KafkaError, OSError, TimeoutError, NoAnswer) as error:
-        why = str(error) or type(error).__name__
+    except (*connect.AWAY, NoAnswer) as error:
+        why = await connect.why(bootstrap, error)
         raise BrokerAway(
             f"the broker at {bootstrap} does not answer ({why}): start it or set TURNLEDGER_KAFKA_BOOTSTRAP, then run the same command again; it "
             "goes on where it was."

@@ -15,7 +15,7 @@ import structlog
 from turnledger.errors import TurnledgerError
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.prices import PriceBook, PriceSource, begin
-from turnledger.rollup.probes import Health, Metrics, Server
+from turnledger.rollup.probes import Health, Metrics, server
 from turnledger.rollup.rows import Connection, Statements, Torn
 from turnledger.rollup.session import TRANSIENT, Outcome, roll_up_session
 from turnledger.rollup.settings import RollupSettings
@@ -245,10 +245,10 @@ def run_worker(settings: RollupSettings, database_url: str, price: PriceSource, 
         left = len(worker.health.refused)
         log.info(f"{done} sessions rolled up; {f'{left} cannot be' if left else 'no mark is left'}")
         return 1 if left else 0
-    server = Server(worker.health, worker.metrics, settings.rollup_health_host, settings.rollup_health_port)
-    server.run()
-    log.info(f"health at http://{server.host}:{server.port}/healthz", port=server.port)
+    beside = server(worker.health, worker.metrics, settings.rollup_health_host, settings.rollup_health_port)
+    beside.run()
+    log.info(f"health at http://{beside.server.host}:{beside.server.port}/healthz", port=beside.server.port)
     worker.run()
-    server.end()
+    beside.end()
     log.info("ended; what was rolled up is committed, what is marked waits")
     return 0

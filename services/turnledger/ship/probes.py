@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from turnledger.ingest.health import ProbeServer
+from turnledger.health.server import Answer, ProbeServer
 from turnledger.ship import standing
 from turnledger.ship.follower import Follower
 
@@ -69,11 +69,11 @@ class Server(ProbeServer):
         registry = CollectorRegistry()
         healthy = Gauge("turnledger_ship_healthy", "1 when /healthz is green.", registry=registry)
         registry.register(Standing(follower))
-        super().__init__(registry, healthy, host, port)
+        super().__init__(self, registry, healthy, host, port)
         self._follower, self._sink = follower, sink
 
     def reasons(self) -> list[str]:
-        """See :class:`ProbeServer`."""
+        """See :class:`turnledger.health.server.Watched`."""
         return self._follower.reasons()
 
     def details(self) -> dict[str, Any]:
@@ -81,10 +81,9 @@ class Server(ProbeServer):
         shown = standing.of_follower(self._follower, self._sink)
         return {name: shown[name] for name in ("files", "events", "lag")}
 
-    def answer(self, request_line: str) -> tuple[str, str, bytes]:
-        """See :class:`ProbeServer`; and GET /status."""
-        parts = request_line.split(" ")
-        if len(parts) == 3 and parts[0] == "GET" and parts[1] == "/status":
+    def page(self, path: str) -> Answer:
+        """See :class:`ProbeServer`; and /status."""
+        if path == "/status":
             shown = standing.of_follower(self._follower, self._sink)
             return "200 OK", "application/json", json.dumps(shown).encode() + b"\n"
-        return super().answer(request_line)
+        return super().page(path)

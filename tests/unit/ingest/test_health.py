@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from turnledger.ingest.health import Health, HealthServer
+from turnledger.health.server import ProbeServer
+from turnledger.ingest.health import Health
 from turnledger.ingest.metrics import Metrics
 
 PARTITION = ("events", 3)
@@ -84,9 +85,14 @@ def test_a_stopped_partition_says_why() -> None:
     assert health.reasons() == ["partition 3 of events is stopped"]
 
 
+def serving(health: Health) -> ProbeServer:
+    metrics = Metrics()
+    return ProbeServer(health, metrics.registry, metrics.healthy, "127.0.0.1", 0)
+
+
 def test_the_server_answers_200_when_green_and_503_when_red() -> None:
     health, clock = healthy()
-    server = HealthServer(health, Metrics(), "127.0.0.1", 0)
+    server = serving(health)
     status, kind, body = server.answer("GET /healthz HTTP/1.1")
     assert (status, kind) == ("200 OK", "application/json")
     assert json.loads(body) == {
@@ -101,7 +107,7 @@ def test_the_server_answers_200_when_green_and_503_when_red() -> None:
 
 def test_metrics_are_prometheus_text_and_other_paths_are_not_found() -> None:
     health, _ = healthy()
-    server = HealthServer(health, Metrics(), "127.0.0.1", 0)
+    server = serving(health)
     status, kind, body = server.answer("GET /metrics HTTP/1.1")
     assert status == "200 OK" and kind.startswith("text/plain")
     assert b"turnledger_ingest_healthy 1.0" in body

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from turnledger.errors import TurnledgerError
-from turnledger.rollup.probes import Health, Metrics, Server
+from turnledger.rollup.probes import Health, Metrics, server
 
 
 class Clock:
@@ -59,10 +59,10 @@ def test_a_session_that_cannot_be_set_is_named(health: Health) -> None:
 
 
 def test_the_server_answers_while_the_worker_does_something_else(health: Health) -> None:
-    server = Server(health, Metrics(), "127.0.0.1", 0)
-    server.run()
+    beside = server(health, Metrics(), "127.0.0.1", 0)
+    beside.run()
     try:
-        address = f"http://127.0.0.1:{server.port}"
+        address = f"http://127.0.0.1:{beside.server.port}"
         health.marks = 3
         with urllib.request.urlopen(f"{address}/healthz") as answer:
             assert json.load(answer) == {
@@ -77,9 +77,9 @@ def test_the_server_answers_while_the_worker_does_something_else(health: Health)
         assert red.value.code == 503
         with urllib.request.urlopen(f"{address}/metrics") as answer:
             assert b"turnledger_rollup_healthy 0.0" in answer.read()
-        taken = Server(health, Metrics(), "127.0.0.1", server.port)
+        taken = server(health, Metrics(), "127.0.0.1", beside.server.port)
         with pytest.raises(TurnledgerError, match="cannot listen"):
             taken.run()
         taken.end()
     finally:
-        server.end()
+        beside.end()

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from turnledger.ship import growing, state
-from turnledger.ship.follower import Followed, Follower
+from turnledger.ship.followed import Followed
+from turnledger.ship.follower import Follower
 from turnledger.ship.state import Checkpoint
 
 STATES = ("told", "behind", "held", "unreadable", "nobody's", "gone")
@@ -70,16 +71,16 @@ def sums(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def of_follower(follower: Follower, sink: str) -> dict[str, Any]:
     """How a running ship stands."""
     now = follower.now()
-    rows = [_followed(each, now) for each in follower.files.values()]
+    rows = [_followed(each, now) for each in follower.roll.files.values()]
     rows.sort(key=lambda each: each["path"])
-    missing = set(follower.found.missing)
+    missing = set(follower.roll.found.missing)
     shown = sums(rows)
-    shown["files"]["gone"] = follower.gone
+    shown["files"]["gone"] = follower.roll.gone
     return {
         "running": True,
         "sink": sink,
         "folders": [{"path": str(each), "there": each not in missing} for each in follower.folders],
-        "told_by_system": follower.told_by_system,
+        "told_by_system": follower.hints.told,
         "reasons": follower.reasons(),
         "refused": follower.way.refused,
         **shown,

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from turnledger.harness.outlets import HttpOutlet, Outlet, OutletAway, Row
+from turnledger.ship.keeping import wait
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0
 """Seconds between attempts at a sink that is away: doubled each time."""
@@ -43,10 +43,8 @@ class Way:
                 if self._outlet is not None:
                     return True
                 owed, self._owed = self._owed, 0.0
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(owed):
-                        await self._stop.wait()
-                        break
+                if await wait(self._stop, owed):
+                    break
                 outlet = self._make()
                 try:
                     self._offset = await outlet.open()

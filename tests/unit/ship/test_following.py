@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.fixtures.harness.collector import Request, SmallCollector, results, s
 from tests.fixtures.harness.shipping import SETTLE, Ship, fold, imported
 from turnledger.errors import TurnledgerError
 from turnledger.harness.outlets import outlet, parse
-from turnledger.ship import discovery, reading, service, standing, state
+from turnledger.ship import agenda, discovery, keeping, reading, service, standing, state
 from turnledger.ship.state import State, StateAway, StateHeld
 
 LINES = claude.ndjson(claude.conversation()).splitlines(keepends=True)
@@ -121,10 +122,8 @@ async def test_nothing_is_read_while_the_sink_is_away(ship: Ship, monkeypatch: p
 async def test_while_the_state_cannot_be_written_nothing_more_is_sent(
     ship: Ship, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnledger.ship import follower
-
     monkeypatch.setattr(reading, "ROWS", 5)
-    monkeypatch.setattr(follower, "STATE_PAUSE", 0.05)
+    monkeypatch.setattr(keeping, "STATE_PAUSE", 0.05)
     confirm, failures = State.confirm, iter([False, True, True, True])
 
     def full(self: State, *arguments: Any) -> None:
@@ -139,7 +138,7 @@ async def test_while_the_state_cannot_be_written_nothing_more_is_sent(
     await ship.look()
     assert sent == [10, 10, 10]
     assert sorted(ship.sink.records) == sorted(imported(ship.path("a.jsonl")))
-    assert ship.follower.state_trouble is None
+    assert ship.follower.keeping.trouble is None
 
 
 def test_a_state_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
@@ -215,8 +214,8 @@ async def test_files_of_a_folder_that_goes_and_comes_back_are_followed_on(ship: 
     (ship.root / "deep").rmdir()
     ship.root.rmdir()
     await ship.look()
-    assert ship.follower.found.missing == [ship.root]
-    assert ship.follower.files == {}
+    assert ship.follower.roll.found.missing == [ship.root]
+    assert ship.follower.roll.files == {}
     ship.root.mkdir()
     ship.path("deep/a.jsonl").write_bytes(WHOLE)
     await ship.look()
@@ -237,7 +236,7 @@ async def test_files_below_a_folder_that_cannot_be_listed_are_not_gone(
 
     monkeypatch.setattr(discovery.os, "scandir", refused)
     await ship.look()
-    assert len(ship.follower.files) == 1
+    assert len(ship.follower.roll.files) == 1
     assert ship.follower.reasons() == [f"{ship.root / 'deep'} cannot be looked at (Permission denied)"]
 
 
@@ -255,21 +254,19 @@ async def test_thousands_of_files_are_told_once_and_then_cost_a_look(ship: Ship)
 async def test_a_large_file_does_not_stand_before_small_ones_nor_is_read_all_the_time(
     ship: Ship, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnledger.ship import follower
-
-    monkeypatch.setattr(follower, "LARGE", 10_000)
+    monkeypatch.setattr(agenda, "LARGE", 10_000)
     ship.path("large.jsonl").write_bytes(WHOLE * 3)
     ship.path("small.jsonl").write_bytes(LINES[0])
     await ship.follower.look()
     ship.clock.now += 1
-    taken, _ = ship.follower._next(large=False)
+    taken, _ = ship.follower.agenda.take(large=False)
     assert taken is not None and taken.checkpoint.path.name == "small.jsonl"
-    assert ship.follower._next(large=False)[0] is None
-    large, _ = ship.follower._next(large=True)
+    assert ship.follower.agenda.take(large=False)[0] is None
+    large, _ = ship.follower.agenda.take(large=True)
     assert large is not None
     ship.follower._told(large, large.checkpoint, large.look, took=100.0)
     large.reading = False
-    ship.follower._seen(large, replace(large.look, stamp="written again"))
+    ship.follower.roll.seen(large, replace(large.look, stamp="written again"))
     assert large.due == ship.clock.now + 4 * 100.0
 
 
@@ -278,7 +275,7 @@ async def test_ships_own_state_is_not_followed(tmp_path: Path) -> None:
     ship.follower.folders = (tmp_path,)
     ship.path("a.jsonl").write_bytes(WHOLE)
     await ship.look()
-    assert [each.checkpoint.path.name for each in ship.follower.files.values()] == ["a.jsonl"]
+    assert [each.checkpoint.path.name for each in ship.follower.roll.files.values()] == ["a.jsonl"]
 
 
 async def test_what_is_gone_for_long_is_forgotten_and_what_is_quiet_is_followed_on(
@@ -292,7 +289,7 @@ async def test_what_is_gone_for_long_is_forgotten_and_what_is_quiet_is_followed_
     later = 2 * ship.follower.settings.ship_forget_seconds
     now = reading.time.time()
     monkeypatch.setattr("time.time", lambda: now + later)
-    await ship.follower._forget()
+    await ship.follower.roll.forget()
     (left,) = ship.state.checkpoints()
     assert left.path.name == "quiet.jsonl"
     assert list(ship.state.sent(left.id)) == []
@@ -301,9 +298,7 @@ async def test_what_is_gone_for_long_is_forgotten_and_what_is_quiet_is_followed_
 
 
 async def test_run_follows_what_the_system_tells_and_ends_when_told_to(tmp_path: Path) -> None:
-    ship = Ship(tmp_path)
-    ship.follower._clock = ship.follower.way._clock = asyncio.get_running_loop().time
-    ship.follower.settings = ship.follower.settings.model_copy(update={"ship_scan_seconds": 3600.0})
+    ship = Ship(tmp_path, clock=time.monotonic, ship_scan_seconds=3600.0)
     running = asyncio.create_task(ship.follower.run())
     await asyncio.sleep(0.5)
     ship.path("new/folder/a.jsonl").write_bytes(WHOLE)
@@ -325,14 +320,12 @@ async def test_where_the_system_does_not_tell_looking_has_to_do(
         yield
 
     monkeypatch.setattr(discovery, "changes", refused)
-    ship = Ship(tmp_path)
-    ship.follower._clock = ship.follower.way._clock = asyncio.get_running_loop().time
-    ship.follower.settings = ship.follower.settings.model_copy(update={"ship_poll_seconds": 0.2})
+    ship = Ship(tmp_path, clock=time.monotonic, ship_poll_seconds=0.2)
     running = asyncio.create_task(ship.follower.run())
     await asyncio.sleep(0.3)
     ship.path("a.jsonl").write_bytes(WHOLE)
     await until(lambda: bool(ship.sink.rows))
-    assert ship.follower.told_by_system is False
+    assert ship.follower.hints.told is False
     ship.follower.stop.set()
     await running
 

@@ -227,7 +227,7 @@ async def test_what_was_written_right_before_a_rotation_is_told_whatever_the_fil
     assert sorted(ship.sink.records) == sorted(once)
     ship.path("another.jsonl.1").write_bytes(LINES[0])
     await ship.look()
-    assert len(ship.follower.files) == 2
+    assert len(ship.follower.roll.files) == 2
 
 
 async def test_another_file_that_was_given_the_inode_of_one_that_is_gone_is_not_taken_for_it(
@@ -235,15 +235,15 @@ async def test_another_file_that_was_given_the_inode_of_one_that_is_gone_is_not_
 ) -> None:
     ship.path(NAME).write_bytes(b"".join(LINES))
     await ship.look()
-    followed = next(iter(ship.follower.files.values()))
+    followed = next(iter(ship.follower.roll.files.values()))
     for name in ("notes.txt", "new.jsonl"):
         ship.path(NAME).unlink(missing_ok=True)
         ship.path(name).write_bytes(b'{"hello":"world"}\n' * 400)
         followed.checkpoint.inode = ship.path(name).stat().st_ino
         await ship.look()
-    (other,) = ship.follower.files.values()
+    (other,) = ship.follower.roll.files.values()
     assert (other.checkpoint.path, other.checkpoint.generation) == (ship.path("new.jsonl"), 0)
-    assert ship.follower.gone == 1
+    assert ship.follower.roll.gone == 1
 
 
 async def test_a_file_that_is_gone_and_comes_back_sends_nothing_again(ship: Ship) -> None:
@@ -291,7 +291,7 @@ async def test_a_file_that_cannot_be_read_is_named_and_the_others_go_on(ship: Sh
 async def test_a_pipe_with_the_name_of_a_session_is_not_waited_for(ship: Ship) -> None:
     os.mkfifo(ship.root / "pipe.jsonl")
     await ship.look()
-    assert ship.follower.files == {}
+    assert ship.follower.roll.files == {}
 
 
 async def test_a_file_of_nobody_becomes_somebodys_when_its_first_line_is_whole(ship: Ship) -> None:

@@ -24,6 +24,9 @@ from turnledger.doctor.reread import reread
 from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.doctor.verify import verify_on
 from turnledger.pricing import packaged, price_call
+from turnledger.rollup import blocks
+from turnledger.rollup.rows import Statements
+from turnledger.rollup.session import set_rows
 from turnledger.store.instants import load_as_microseconds
 
 PRICE = partial(price_call, packaged())
@@ -525,6 +528,82 @@ def test_a_damage_is_named_with_its_invariant_and_its_row_and_nothing_else_is(
     assert broken(report) == {invariant: {what}}
     (fault,) = report.faults[invariant]
     assert {key: fault.row.get(key) for key in named} == named
+
+
+@pytest.fixture
+def long(written: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
+    """A connection in whose transaction ``fork``, with its two turns, counts as long and is summed by blocks of one turn."""
+    monkeypatch.setattr(blocks, "FAN", 2)
+    monkeypatch.setattr(blocks, "LONG", 1)
+    with psycopg.connect(written) as link:
+        load_as_microseconds(link)
+        (number,) = link.execute(f"select session_no from {SESSION.format('fork')} s").fetchone() or ()
+        set_rows(Statements(link, "projection_a"), number, [{"turns": None, "basis": None}], PRICE)
+        yield link
+        link.rollback()
+
+
+def test_the_shares_of_a_long_session_are_proven(long: psycopg.Connection[Any]) -> None:
+    levels = long.execute(
+        "select level, count(*) from projection_a.rollup_shares group by 1 order by 1"
+    ).fetchall()
+    assert levels == [(0, 1), (1, 2), (2, 1), (3, 1)]
+    assert verify_on(long, PRICE, settle_seconds=0.0).holds
+
+
+@pytest.mark.parametrize(
+    ("damage", "what", "named"),
+    [
+        (
+            "update projection_a.rollup_shares set share = replace(share, 'sonnet-4-5\",[1,0,', 'sonnet-4-5\",[2,0,') where level = 1 and block = 1",
+            "a share is not what its turns add",
+            {"session_id": "fork", "level": 1, "block": 1, "section": "ai", "key": ["anthropic", "claude-sonnet-4-5"]},
+        ),
+        (
+            "update projection_a.rollup_shares set share = '{}' where level = 3",
+            "a share is not what its turns add",
+            {"session_id": "fork", "level": 3, "block": 0},
+        ),
+        (
+            "update projection_a.rollup_shares set share = 'gone' where level = 2",
+            "a share is not what its turns add",
+            {"session_id": "fork", "level": 2, "stored": "gone"},
+        ),
+        (
+            "delete from projection_a.rollup_shares where level = 1 and block = 0",
+            "a block of turns has no share",
+            {"session_id": "fork", "level": 1, "block": 0},
+        ),
+        (
+            "insert into projection_a.rollup_shares select session_no, 1, 7, share from projection_a.rollup_shares where level = 3",
+            "a share stands for no turns",
+            {"session_id": "fork", "level": 1, "block": 7},
+        ),
+        (
+            "update projection_a.rollup_shares set share = replace(share, 'whole', 'other') where level = 0",
+            "shares of a session were made for something else than it is",
+            {"session_id": "fork"},
+        ),
+        (
+            "delete from projection_a.rollup_shares where level = 0",
+            "shares of a session do not say what they were made for",
+            {"session_id": "fork"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_share_that_is_not_what_its_turns_add_is_named(
+    long: psycopg.Connection[Any], damage: str, what: str, named: dict[str, Any]
+) -> None:
+    assert long.execute(damage).rowcount == 1  # type: ignore[call-overload]
+    report = verify_on(long, PRICE, settle_seconds=0.0)
+    assert broken(report) == {"I5": {what}}
+    (fault,) = report.faults["I5"]
+    assert {key: fault.row.get(key) for key in named} == named
+
+
+def test_shares_that_are_gone_are_no_fault_they_are_made_anew(long: psycopg.Connection[Any]) -> None:
+    long.execute("delete from projection_a.rollup_shares")
+    assert verify_on(long, PRICE, settle_seconds=0.0).holds
 
 
 def test_an_audit_row_that_is_gone_leaves_a_hole_in_the_chain(damaged: Callable[..., Report]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from sys import maxsize
@@ -93,39 +93,56 @@ def load_streams(
     return by_session
 
 
+StoredEvent = tuple[bytes, int, int, int, date, str, int | None]
+"""(bytes, Kafka offset, stream_no, seq, day, type, instant), as in ``ledger.events``."""
+
+
 def read_events(
     connection: psycopg.Connection[Any], ref: SessionRef, streams: Sequence[StoredStream]
 ) -> tuple[list[HeldEvent], list[Fault]]:
     """A session's events as its fold takes them, and what of I1 their rows break. Only ``CHUNK`` rows and the events are held."""
+    return as_events(ref, streams, (row for _, row in stored_events(connection, [ref.session_no])))
+
+
+def stored_events(
+    connection: psycopg.Connection[Any], sessions: Sequence[int]
+) -> Iterator[tuple[int, StoredEvent]]:
+    """(session_no, row) of some sessions, in no order. ``CHUNK`` rows are held, and nothing else can be asked until the last one."""
+    with connection.cursor(binary=True) as cursor:
+        for session_no, *row in cursor.stream(
+            query("verify/events"), {"sessions": list(sessions)}, size=CHUNK
+        ):
+            yield session_no, tuple(row)
+
+
+def as_events(
+    ref: SessionRef, streams: Sequence[StoredStream], rows: Iterable[StoredEvent]
+) -> tuple[list[HeldEvent], list[Fault]]:
+    """The same of rows that were read."""
     # What was accepted stays accepted, whatever limit is set now.
     read = FastReader(limit=maxsize).read
     by_number = {one.stream_no: one for one in streams}
     days: dict[date, date] = {}
     held: list[HeldEvent] = []
     faults: list[Fault] = []
-    with connection.cursor(binary=True) as cursor:
-        for raw, offset, stream_no, seq, day, kind, at in cursor.stream(
-            query("verify/events"), {"session_no": ref.session_no}, size=CHUNK
-        ):
-            event = read(raw)
-            one = by_number[stream_no]
-            if isinstance(event, Rejected):
-                why = {"reason": event.reason, "field": event.field, "detail": event.detail}
-                faults.append(Fault("I1", UNREADABLE, {**_named(ref), **one.names, "seq": seq, **why}))
-                continue
-            event.position = offset
-            held.append(HeldEvent(event, stream_no, seq, days.setdefault(day, day)))
-            place = {**_named(ref), **one.names, "seq": seq}
-            if (event.tenant, event.session_id) != (ref.tenant, ref.session_id) or (
-                (event.producer, event.epoch, event.stream),
-                event.seq,
-            ) != (one.key, seq if seq >= 0 else None):
-                faults.append(Fault("I1", "an event stands at a position that its bytes do not name", place))
-            elif (event.type, event.at) != (kind, at):
-                stored = {"type": kind, "occurred_at": None if at is None else utc_text(at)}
-                faults.append(
-                    Fault("I1", "an event's columns are not what its bytes say", {**place, **stored})
-                )
+    for raw, offset, stream_no, seq, day, kind, at in rows:
+        event = read(raw)
+        one = by_number[stream_no]
+        if isinstance(event, Rejected):
+            why = {"reason": event.reason, "field": event.field, "detail": event.detail}
+            faults.append(Fault("I1", UNREADABLE, {**_named(ref), **one.names, "seq": seq, **why}))
+            continue
+        event.position = offset
+        held.append(HeldEvent(event, stream_no, seq, days.setdefault(day, day)))
+        place = {**_named(ref), **one.names, "seq": seq}
+        if (event.tenant, event.session_id) != (ref.tenant, ref.session_id) or (
+            (event.producer, event.epoch, event.stream),
+            event.seq,
+        ) != (one.key, seq if seq >= 0 else None):
+            faults.append(Fault("I1", "an event stands at a position that its bytes do not name", place))
+        elif (event.type, event.at) != (kind, at):
+            stored = {"type": kind, "occurred_at": None if at is None else utc_text(at)}
+            faults.append(Fault("I1", "an event's columns are not what its bytes say", {**place, **stored}))
     return held, faults
 
 

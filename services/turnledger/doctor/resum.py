@@ -13,6 +13,7 @@ from psycopg import sql
 from turnledger.doctor.faults import Fault
 from turnledger.doctor.held import CHUNK
 from turnledger.doctor.rows import Row, compare, load
+from turnledger.doctor.shares import share_faults
 from turnledger.fold import columns
 from turnledger.fold.document import session_rows
 from turnledger.fold.findings import MOST_REDACTIONS, grouped, redacted_at_ingest
@@ -85,6 +86,11 @@ def families(connection: psycopg.Connection[Any], slot: str) -> Families:
     return found
 
 
+def decide_alone(ref: SessionRef, facts: Sequence[Row], calls: Sequence[Row]) -> Ownership:
+    """The same of a session that shares nothing, from its rows: its findings, and what it says it inherits of nobody."""
+    return decide([holder(ref.session_id, facts[0] if facts else {}, list(calls))])
+
+
 def decide_stored(connection: psycopg.Connection[Any], slot: str, refs: Sequence[SessionRef]) -> Ownership:
     """Ownership among sessions of one tenant, from their stored calls (which I4 proves)."""
     numbers = [ref.session_no for ref in refs]
@@ -119,6 +125,7 @@ def load_rollup(connection: psycopg.Connection[Any], slot: str, sessions: Sequen
         **_TABLES,
         "turn_overlay": (("turn_no", "int4"), *_TURN_OVERLAY),
         "findings": (("turn_no", "int4"), ("check", "text"), *_FINDING),
+        "rollup_shares": (("level", "int4"), ("block", "int4"), ("share", "text")),
     }
     for table, listed in wanted.items():
         names = ["session_no", *(name for name, _ in listed)]
@@ -141,11 +148,12 @@ def rollup_faults(
     stored: StoredRollup,
 ) -> list[Fault]:
     """I5 of one session."""
-    computed = roll_up(
-        session_rows(fold, conflicts, len(dead_letters)),
-        lambda call_key: ownership.owner(ref.session_id, call_key),
-        price,
-    )
+    rows = session_rows(fold, conflicts, len(dead_letters))
+
+    def owner(call_key: str) -> str:
+        return ownership.owner(ref.session_id, call_key)
+
+    computed = roll_up(rows, owner, price)
     laid = []
     for turn in fold.turns:
         sums = computed.turns[turn.turn.key]
@@ -158,7 +166,9 @@ def rollup_faults(
             }
         )
     delivery = _delivery(conflicts, dead_letters, redactions)
-    return _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+    faults = _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+    shares = stored.of("rollup_shares", ref.session_no)
+    return [*faults, *share_faults(ref, rows, turn_numbers, owner, price, shares)]
 
 
 def kept_faults(
@@ -177,13 +187,19 @@ def kept_faults(
 ) -> list[Fault]:
     """I5 of a vacuumed session: its rollups are what the rows that were kept of it give. ``digests`` by ``turn_key``; ``late`` as
     ``fold.vacuumed.late_after_vacuum`` makes it."""
-    computed = roll_up(rows, lambda call_key: ownership.owner(ref.session_id, call_key), price)
+
+    def owner(call_key: str) -> str:
+        return ownership.owner(ref.session_id, call_key)
+
+    computed = roll_up(rows, owner, price)
     laid = [
         {**sums.row, "turn_key": key, "digest": digests[key], "overlay": kept_overlay(sums)}
         for key, sums in computed.turns.items()
     ]
     delivery = [*_delivery(conflicts, dead_letters, redactions), *late]
-    return _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+    faults = _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+    shares = stored.of("rollup_shares", ref.session_no)
+    return [*faults, *share_faults(ref, rows, turn_numbers, owner, price, shares)]
 
 
 def _delivery(conflicts: Sequence[Row], dead_letters: Sequence[Row], redactions: Sequence[Row]) -> list[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
@@ -21,11 +21,13 @@ from turnledger.doctor.held import (
     TWICE,
     UNREADABLE,
     HeldEvent,
+    StoredEvent,
     StoredStream,
+    as_events,
     conflict_faults,
     events_faults,
     load_streams,
-    read_events,
+    stored_events,
 )
 from turnledger.doctor.kept import kept_gap_faults, kept_rows_faults, kept_session_rows
 from turnledger.doctor.refold import (
@@ -38,6 +40,7 @@ from turnledger.doctor.reread import reread
 from turnledger.doctor.resum import (
     Families,
     StoredRollup,
+    decide_alone,
     decide_stored,
     families,
     kept_faults,
@@ -45,8 +48,9 @@ from turnledger.doctor.resum import (
     rollup_faults,
 )
 from turnledger.doctor.rows import Row
-from turnledger.doctor.scope import Scope, one_session, what_came_since
+from turnledger.doctor.scope import Scope, SortedNumbers, one_session, what_came_since
 from turnledger.fold.ownership import Ownership
+from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
 from turnledger.fold.vacuumed import late_after_vacuum
 from turnledger.rollup.prices import PriceSource, prices_of
@@ -56,8 +60,8 @@ from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot
 from turnledger.store.vacuumed import Kept, kept_of, late_events
 
-PAGE = 25
-"""Sessions whose stored rows are in memory at once, at most; events and folds are there for one session at a time."""
+PAGE = 100
+"""Sessions whose rows are in memory at once, at most; folds are there for one session at a time. One at a time costs thirty questions each."""
 PAGE_EVENTS = 5000
 """A page ends at about so many events, if it has a session."""
 LOOK_AGAIN_SECONDS = 0.5
@@ -152,7 +156,7 @@ class _Sized(NamedTuple):
 
 @dataclass(slots=True)
 class _Stored:
-    """What one snapshot holds of some sessions, but their events."""
+    """What one snapshot holds of some sessions."""
 
     streams: dict[int, list[StoredStream]]
     projection: StoredProjection
@@ -162,6 +166,8 @@ class _Stored:
     redactions: dict[int, list[Row]]
     kept: dict[int, list[Fault]]
     vacuumed: dict[int, Kept]
+    price: PriceFunction
+    events: Callable[[SessionRef], Iterable[StoredEvent]]
 
 
 class _Verifier:
@@ -224,11 +230,19 @@ class _Verifier:
                 page, after = self.page_after(after)
                 self.look([one for one in page if one.ref.session_no not in kin], first=True)
         chosen = self.scope.sessions
+        families_of_page: list[list[int]] = []
         for numbers in kin.groups():
-            wanted = numbers if chosen is None else [number for number in numbers if number in chosen]
-            if wanted:
-                with self.connection.transaction():
-                    self.look_at_family(numbers, set(wanted), first=True)
+            if chosen is None or any(number in chosen for number in numbers):
+                families_of_page.append(numbers)
+            if sum(map(len, families_of_page)) >= PAGE:
+                self.look_at_page_of_families(families_of_page)
+                families_of_page = []
+        self.look_at_page_of_families(families_of_page)
+
+    def look_at_page_of_families(self, some: Sequence[Sequence[int]]) -> None:
+        if some:
+            with self.connection.transaction():
+                self.look_at_families(some, self.scope.sessions, first=True)
 
     def page_after(self, after: int) -> tuple[list[_Sized], int | None]:
         """The next sessions of the scope in the order of their numbers, and after which one to go on; None: these were the last."""
@@ -257,48 +271,66 @@ class _Verifier:
         kin = families(self.connection, active_slot(self.connection))
         self.look(self.named(number for number in again if number not in kin), first=False)
         roots = {kin.root(number) for number in again if number in kin}
-        for numbers in kin.groups():
-            if kin.root(numbers[0]) in roots:
-                self.look_at_family(numbers, again, first=False)
+        self.look_at_families(
+            [numbers for numbers in kin.groups() if kin.root(numbers[0]) in roots], again, first=False
+        )
 
-    def look_at_family(self, numbers: Sequence[int], wanted: Collection[int], *, first: bool) -> None:
-        """Those of a family that are wanted; its calls are decided together."""
-        family = self.named(numbers)
-        refs = [one.ref for one in family]
-        ownership = decide_stored(self.connection, active_slot(self.connection), refs)
-        pending = bool(self.pending([ref.session_no for ref in refs]))
-        looked = [one for one in family if one.ref.session_no in wanted]
-        self.look(looked, first=first, ownership=ownership, pending_kin=pending)
+    def look_at_families(
+        self, some: Sequence[Sequence[int]], wanted: Collection[int] | SortedNumbers | None, *, first: bool
+    ) -> None:
+        """Those of some families that are wanted (None: all); the calls of a family are decided together."""
+        named = {
+            one.ref.session_no: one for one in self.named(number for family in some for number in family)
+        }
+        pending = self.pending(list(named))
+        by_tenant: dict[str, list[SessionRef]] = defaultdict(list)
+        for one in named.values():
+            by_tenant[one.ref.tenant].append(one.ref)
+        slot = active_slot(self.connection)
+        # Families of one tenant share nothing: decided together they are decided as each alone.
+        owners = {tenant: decide_stored(self.connection, slot, refs) for tenant, refs in by_tenant.items()}
+        self.look(
+            [one for number, one in named.items() if wanted is None or number in wanted],
+            first=first,
+            owners=owners,
+            pending_kin={number for family in some if not pending.isdisjoint(family) for number in family},
+        )
 
     def look(
         self,
         sessions: Sequence[_Sized],
         *,
         first: bool,
-        ownership: Ownership | None = None,
-        pending_kin: bool = False,
+        owners: Mapping[str, Ownership] | None = None,
+        pending_kin: Collection[int] = (),
     ) -> None:
-        """Prove I1, I4, I5 and I7 of some sessions, all from the caller's snapshot."""
+        """Prove I1, I4, I5 and I7 of some sessions, all from the caller's snapshot. ``owners`` by tenant where they share calls; ``pending_kin``: of
+        these somebody who may share one is still to be written."""
         for refs in _portions(sessions):
-            self.look_at(refs, first=first, ownership=ownership, pending_kin=pending_kin)
+            self.look_at(refs, first=first, owners=owners, pending_kin=pending_kin)
 
     def look_at(
         self,
         refs: Sequence[SessionRef],
         *,
         first: bool,
-        ownership: Ownership | None,
-        pending_kin: bool,
+        owners: Mapping[str, Ownership] | None,
+        pending_kin: Collection[int],
     ) -> None:
         connection = self.connection
         numbers = [ref.session_no for ref in refs]
-        slot = active_slot(connection)
         pending = self.pending(numbers)
-        stored = self.stored(refs, slot)
+        stored = self.stored(refs, active_slot(connection))
         for ref in refs:
             number = ref.session_no
-            owners = ownership or decide_stored(connection, slot, [ref])
-            faults = self.faults_of(ref, stored, owners, first=first)
+            if owners is None:
+                projection = stored.projection
+                ownership = decide_alone(
+                    ref, projection.of("session_facts", number), projection.of("model_calls", number)
+                )
+            else:
+                ownership = owners[ref.tenant]
+            faults = self.faults_of(ref, stored, ownership, first=first)
             if any(letter["reason"] == "refused_by_database" for letter in stored.letters[number]):
                 lacking = [
                     fault
@@ -307,7 +339,7 @@ class _Verifier:
                 ]
                 self.refused += bool(lacking)
                 faults = [fault for fault in faults if fault not in lacking]
-            unfinished = self.unfinished(number, pending, pending_kin, first)
+            unfinished = self.unfinished(number, pending, number in pending_kin, first)
             judged = self.judged.pop(number, set())
             if any(fault.invariant in unfinished for fault in faults):
                 self.waiting[number] = f"{ref.tenant}/{ref.session_id}"
@@ -341,14 +373,26 @@ class _Verifier:
             self.by_session(query("verify/redactions"), numbers),
             kept,
             kept_of(connection, numbers),
+            prices_of(self.price, connection),
+            self.events_of(refs),
         )
+
+    def events_of(self, refs: Sequence[SessionRef]) -> Callable[[SessionRef], Iterable[StoredEvent]]:
+        """Answers with the rows of each session's events once: those of a page are read together, those of a session alone as they are asked for."""
+        rows = stored_events(self.connection, [ref.session_no for ref in refs])
+        if len(refs) == 1:
+            return lambda ref: (row for _, row in rows)
+        found: dict[int, list[StoredEvent]] = defaultdict(list)
+        for session_no, row in rows:
+            found[session_no].append(row)
+        return lambda ref: found.pop(ref.session_no, [])
 
     def faults_of(
         self, ref: SessionRef, stored: _Stored, ownership: Ownership, *, first: bool
     ) -> list[Fault]:
         number = ref.session_no
         streams = stored.streams.get(number, [])
-        events, faults = read_events(self.connection, ref, streams)
+        events, faults = as_events(ref, streams, stored.events(ref))
         if first:
             self.report.sessions += 1
             self.report.events += len(events)
@@ -373,7 +417,7 @@ class _Verifier:
             dead_letters=stored.letters[number],
             redactions=stored.redactions[number],
             ownership=ownership,
-            price=prices_of(self.price, self.connection),
+            price=stored.price,
             turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},
             stored=stored.rollup,
         )
@@ -408,7 +452,7 @@ class _Verifier:
             redactions=stored.redactions[number],
             late=late_after_vacuum(first, total),
             ownership=ownership,
-            price=prices_of(self.price, self.connection),
+            price=stored.price,
             turn_numbers={row["turn_key"]: row["turn_no"] for row in stored.projection.of("turns", number)},
             stored=stored.rollup,
         )

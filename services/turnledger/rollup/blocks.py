@@ -78,7 +78,7 @@ def roll_up_blocks(
             do.run("delete", "rollup_shares", session_no=loaded.session_no)
         part = part_of(loaded.rows, owner, price)
         return _with_sole(whole(loaded.rows, part.share, [part]), part.share)
-    outside, by_block = _split(loaded.rows, loaded.turn_numbers)
+    outside, by_block = split(loaded.rows, loaded.turn_numbers, lambda row: row["turn_no"])
     loose = part_of(outside, owner, price)
     parts = {block: part_of(rows, owner, price) for block, rows in by_block.items()}
     shares_of = {block: part.share for block, part in parts.items()}
@@ -105,8 +105,10 @@ def _with_sole(rollup: SessionRollup, share: Share) -> SessionRollup:
     return rollup
 
 
-def _split(rows: SessionRows, numbers: Mapping[str, int]) -> tuple[SessionRows, dict[int, SessionRows]]:
-    """(what stands outside of turns, the rows of each block)."""
+def split(
+    rows: SessionRows, numbers: Mapping[str, int], turn_of: Callable[[Row], int | None]
+) -> tuple[SessionRows, dict[int, SessionRows]]:
+    """(what stands outside of turns, the rows of each block). ``numbers`` by ``turn_key``; ``turn_of`` a call, tool call or contribution."""
     found: dict[int | None, SessionRows] = defaultdict(
         lambda: replace(rows, turns=[], calls=[], tools=[], contributions=[])
     )
@@ -114,8 +116,8 @@ def _split(rows: SessionRows, numbers: Mapping[str, int]) -> tuple[SessionRows, 
         _append(found[numbers[turn["turn_key"]] // FAN].turns, turn)
     for name in ("calls", "tools", "contributions"):
         for row in getattr(rows, name):
-            block = None if row["turn_no"] is None else row["turn_no"] // FAN
-            _append(getattr(found[block], name), row)
+            turn_no = turn_of(row)
+            _append(getattr(found[None if turn_no is None else turn_no // FAN], name), row)
     outside = found[None]
     return outside, {block: part for block, part in found.items() if block is not None}
 
@@ -134,19 +136,28 @@ def _keep_all(do: Statements, loaded: Loaded, shares_of: dict[int, Share], has_s
         do.run("delete", "rollup_shares", session_no=loaded.session_no)
     if not loaded.once:
         return list(shares_of.values())
+    levels = levels_of(shares_of)
     rows: list[Row] = [{"level": 0, "block": 0, "share": basis_of(loaded.rows.facts)}]
-    of_level = shares_of
-    for level in range(1, LEVELS + 1):
-        rows += [{"level": level, "block": block, "share": share.dump()} for block, share in of_level.items()]
-        if level < LEVELS:
-            of_level = {above: merged(members) for above, members in _grouped_above(of_level).items()}
+    rows += [
+        {"level": level, "block": block, "share": share.dump()}
+        for level, of_level in enumerate(levels, 1)
+        for block, share in of_level.items()
+    ]
     copy(
         do.connection,
         f"{do.slot}.rollup_shares",
         _SHARES.names,
         [_SHARES.encode(loaded.session_no, row) for row in rows],
     )
-    return list(of_level.values())
+    return list(levels[-1].values())
+
+
+def levels_of(shares_of: dict[int, Share]) -> list[dict[int, Share]]:
+    """The shares of every level by block, from those of the first."""
+    levels = [shares_of]
+    while len(levels) < LEVELS:
+        levels.append({above: merged(members) for above, members in _grouped_above(levels[-1]).items()})
+    return levels
 
 
 def _keep_moved(do: Statements, loaded: Loaded, shares_of: dict[int, Share]) -> list[Share]:

@@ -1,4 +1,4 @@
-"""Fixtures of every suite: one stack for the run, a database, a topic and commands for each test (tests/README.md)."""
+"""Fixtures of every suite: a stack for each process of the run, a database, a topic and commands for each test (tests/README.md)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tests.stack import databases, prometheus, servers, topics
 from tests.stack.commands import Running
 from turnledger.devstack import choose
 
+PROCESSES = 2
+"""Of a run over folders: they keep two cores busy. Each has a broker and a database of its own, together about 0.7 GB."""
+
 
 def pytest_configure() -> None:
     """Property tests say nothing about time, on a machine of any speed, and have an end; a test's own settings stand above it."""
@@ -19,6 +22,12 @@ def pytest_configure() -> None:
         "turnledger", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("turnledger")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Folders are shared out by their files. Where a file or a test is named, or what it prints is wanted, all runs here."""
+    named = any(Path(one.split("::")[0]).suffix for one in config.option.file_or_dir)
+    return 0 if named or config.option.capture == "no" else PROCESSES
 
 
 def pytest_report_header() -> list[str]:
@@ -35,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[servers.Servers]:
-    """The broker and the database of this run: ``addresses``, and ``kafka`` / ``postgres`` to stop, kill and start them.
+    """The broker and the database of this process of the run: ``addresses``, and ``kafka`` / ``postgres`` to stop, kill and start them.
 
     A test that stops one starts it again before it ends.
     """

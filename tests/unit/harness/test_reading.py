@@ -120,6 +120,7 @@ def test_a_line_above_the_limit_is_passed_over_and_the_next_is_read() -> None:
         (zstandard.compress(b'{"a":1}\n{"b":2}\n'), "zstd"),
         (zstandard.compress(b'{"a":1}\n') + zstandard.compress(b'{"b":2}\n'), "zstd"),
     ],
+    ids=["gzip", "zstd", "zstd in two frames"],
 )
 def test_compression_is_recognised_by_its_magic(packed: bytes, name: str) -> None:
     records, condition = read(packed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from turnledger.kafka import tls
 from turnledger.settings import Settings
@@ -90,6 +90,8 @@ async def why(bootstrap: str, error: BaseException) -> str:
     """Why a broker is away, for the brackets of a sentence: what the client raised, or what stands in the way of TLS."""
     context = security().get("ssl_context")
     said = None if context is None else await tls.trouble(bootstrap, context)
+    if said is None and isinstance(error, KafkaConnectionError):
+        return "no connection"  # it names the addresses once more, as Python has them
     return said or str(error) or type(error).__name__
 
 

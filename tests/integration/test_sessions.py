@@ -443,5 +443,6 @@ def test_a_broker_that_is_away_is_one_sentence() -> None:
     done = run("topics", "create", environment={"TURNLEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:1"})
     assert done.returncode == 2
     assert done.stderr == (
-        "turnledger: the broker at 127.0.0.1:1 does not answer (no connection): start it (`turnledger dev up` runs one here) or set TURNLEDGER_KAFKA_BOOTSTRAP.\n"
+        "turnledger: the broker at 127.0.0.1:1 does not answer (no connection): start it (`turnledger dev up` runs one here) or set "
+        "TURNLEDGER_KAFKA_BOOTSTRAP.\n"
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Container, Sequence
+from collections.abc import AsyncGenerator, Container, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,15 +91,17 @@ class _All(DefaultFilter):
     ignore_entity_patterns = ()
 
 
-async def changes(folders: Sequence[Path], stop: asyncio.Event) -> AsyncIterator[set[Path]]:
+async def changes(folders: Sequence[Path], stop: asyncio.Event) -> AsyncGenerator[set[Path], None]:
     """Paths at which something was written, made or removed, as the system tells it (inotify on Linux). Ends with ``stop``; raises :class:`OSError` where
     the system does not tell, for example because its limit of watches is reached. What is told is a hint: some may be missing."""
-    async for batch in awatch(
+    watching = awatch(
         *folders,
         watch_filter=_All(),
         debounce=GROUPED_MS,
         stop_event=stop,
         recursive=True,
         ignore_permission_denied=True,
-    ):
-        yield {Path(path) for _change, path in batch}
+    )
+    async with aclosing(watching):  # its watches are let go of now, not when somebody collects them
+        async for batch in watching:
+            yield {Path(path) for _change, path in batch}

@@ -37,8 +37,11 @@ class Followed:
 
     @property
     def waits(self) -> bool:
-        """Whether it has to be read once more when it has settled: something was held, or only what had come was read."""
-        return self.held or (not self.checkpoint.settled and bool(self.checkpoint.notes.get("partial")))
+        """Whether it has to be read once more when it has settled: something was held, only what had come was read, or more is remembered than it holds."""
+        notes = self.checkpoint.notes
+        return self.held or (
+            not self.checkpoint.settled and bool(notes.get("partial") or notes.get("outdated"))
+        )
 
     @property
     def held(self) -> bool:

@@ -119,6 +119,8 @@ class Follower:
         forgotten = self._clock()
         while not self.stop.is_set():
             await self.look()
+            if self.hints.told and self.roll.missed:
+                self.hints.missed()
             if self._clock() - forgotten > 3600:
                 forgotten = self._clock()
                 await self.roll.forget()
@@ -176,7 +178,7 @@ class Follower:
                 f"{followed.checkpoint.path} cannot be told ({type(error).__name__}: {error}): report this",
             )
         finally:
-            followed.reading = False
+            self.roll.ended(followed)
         self._after(followed, again=again)
 
     def _fails(self, followed: Followed, sentence: str) -> None:
@@ -214,6 +216,8 @@ class Follower:
         took = self._clock() - began
         try:
             batch = reading.peek()
+            if batch is None:
+                await self.keeping.insist(self._advance, reading, was.id)
             while batch is not None:
                 if self.stop.is_set():
                     return True
@@ -223,17 +227,14 @@ class Follower:
                 batch = await self.keeping.insist(self._advance, reading, was.id)
                 took += self._clock() - started
                 self.progress_at = self._clock()
-            if reading.checkpoint is None:
-                await self.keeping.insist(self._advance, reading, was.id)
             checkpoint = reading.checkpoint
             assert checkpoint is not None, "a reading ends with its checkpoint"
             self._keep_begun(was.id, reading)
         finally:
             await asyncio.to_thread(reading.close)
         self.readings += 1
-        if followed.checkpoint.path != checkpoint.path:  # it was moved while it was read
-            checkpoint = replace(checkpoint, path=followed.checkpoint.path)
-            await self.keeping.insist(self.state.keep, checkpoint)
+        # It may have been moved while it was read.
+        checkpoint = replace(checkpoint, path=followed.checkpoint.path, gone=followed.checkpoint.gone)
         self._told(followed, checkpoint, reading.look, took)
         return False
 
@@ -275,7 +276,7 @@ class Follower:
         except BaseException:
             self.state.confirm(number, reading.at_hand())
             raise
-        self.state.confirm(number, reading.at_hand(), reading.checkpoint)
+        self.state.confirm(number, reading.at_hand(), reading.checkpoint, reading.outdated())
         reading.turn()
         return following
 

@@ -117,6 +117,12 @@ def end_of_lines(file: int, size: int) -> int:
     return 0
 
 
+def identity(file: int) -> tuple[int, int]:
+    """Device and inode of an open file."""
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino
+
+
 def is_compressed(file: int) -> bool:
     """Whether the bytes are gzip or zstd, by their magic."""
     return os.pread(file, 4, 0).startswith(COMPRESSED)

@@ -62,7 +62,8 @@ class Batch:
 
 
 class Torn(Exception):
-    """The database is in the middle of a transaction, or was written while it was read as a closed one: nothing of that reading counts."""
+    """Another file has the path, or the database is in the middle of a transaction, or was written while it was read as a closed one: nothing of that
+    reading counts."""
 
 
 class Reading:
@@ -95,17 +96,22 @@ class Reading:
             self._file = self._open.enter_context(growing.opened(path, settled=settled))
         except OSError as error:
             raise unreadable(path, error) from error
+        if growing.identity(self._file.file) != (before.device, before.inode):
+            self._open.close()
+            raise Torn  # another file took its path in between
         self._source = Source(path, choices.session, growing=self._file)
         self.reading = FileReading(path, None)
         self._waits = not settled and growing.is_compressed(self._file.file)
         try:
             another = self._is_another()
             self.generation = checkpoint.generation + another
-            self._begun = begun if not another else None
+            self._begun = begun if checkpoint.before and not another else None
             if self._begun is not None:
                 self._file.behind = (self._begun.condition.records, checkpoint.told)
             # What stands behind a place was not sent; an event that repeats an earlier one is a duplicate.
             self._sent = array("q") if self._begun is not None else sent(checkpoint.id)
+            self._met = bytearray(len(self._sent))
+            """1 where an event that was sent still stands in the file."""
             self._records = self._begin()
         except BaseException:
             self._open.close()
@@ -167,7 +173,10 @@ class Reading:
 
     def _was_sent(self, print_of: int) -> bool:
         place = bisect_left(self._sent, print_of)
-        return place < len(self._sent) and self._sent[place] == print_of
+        if place == len(self._sent) or self._sent[place] != print_of:
+            return False
+        self._met[place] = 1
+        return True
 
     def peek(self) -> Batch | None:
         """The batch at hand; None behind the last. Raises a sentence where the file cannot be read any more."""
@@ -182,6 +191,13 @@ class Reading:
             if self._following is None and self.checkpoint is None:
                 self._following = self._next()
             return self._following
+
+    def outdated(self) -> list[int]:
+        """Fingerprints of events that were sent and that a file at rest, read to its end, does not hold any more: of a file that is cut or written anew
+        for weeks they would pile up. Should it come to hold them again, they are sent again, and the ledger knows them."""
+        if self.checkpoint is None or not self._settled or self.reading.quarantined:
+            return []
+        return [each for each, met in zip(self._sent, self._met, strict=True) if not met]
 
     def at_hand(self) -> list[int]:
         """Fingerprints of the batch at hand."""
@@ -253,6 +269,8 @@ class Reading:
             notes["held"] = True
         if self._begun is not None:
             notes["partial"] = True
+        if not self._settled and not all(self._met):
+            notes["outdated"] = True
         return replace(
             was,
             device=self.look.device,

@@ -45,8 +45,17 @@ class Roll:
         self.found = Found()
         """What stood below the folders at the last look."""
         self._paths: dict[Path, int] = {}
+        self._unheard: set[Path] = set()
+        """What the last look found to be written or made before the system told of it; what tells does so within a second."""
+        self._heard: set[Path] = set()
+        """What the system told of since, and only a look could tell about."""
+        self._looks = 0
+        self.missed: set[Path] = set()
+        """Of what the look before the last found, what the system has not told of to this day."""
         self._gone = {each.id: each for each in state.checkpoints()}
         """Known and not there: at the start, until a look finds them."""
+        self._lost: dict[int, Followed] = {}
+        """Those of them that are being read all the same: met again, they are the same ones, and no second reading begins beside."""
 
     @property
     def gone(self) -> int:
@@ -68,6 +77,7 @@ class Roll:
             if path not in self.found.refused:
                 log.warning("%s cannot be looked at (%s): correct its permissions", path, reason)
         self.found = found
+        self._compare(found)
         new = {(look.device, look.inode) for path, look in found.files.items() if path not in self._paths}
         for path in list(self._paths):
             seen = found.files.get(path)
@@ -88,9 +98,32 @@ class Roll:
             for each in going:
                 each.gone = True
 
+    def _compare(self, found: Found) -> None:
+        """What of this look the system has not told of; it may still do so."""
+        self._looks += 1
+        self.missed, self._unheard = self._unheard, set()
+        heard, self._heard = self._heard, set()
+        if self._looks == 1:
+            return  # what was written before anybody listened
+        for path, look in found.files.items():
+            number = self._paths.get(path)
+            if number is not None and self.files[number].look.stamp == look.stamp:
+                continue
+            if heard.isdisjoint((path, *path.parents)):
+                self._unheard.add(path)
+
     def _lose(self, path: Path) -> None:
         followed = self.files.pop(self._paths.pop(path))
         self._gone[followed.checkpoint.id] = followed.checkpoint
+        if followed.reading:
+            self._lost[followed.checkpoint.id] = followed
+
+    def ended(self, followed: Followed) -> None:
+        """A reading ended, by itself or by an error."""
+        followed.reading = False
+        number = followed.checkpoint.id
+        if self._lost.pop(number, None) is not None and number in self._gone:
+            self._gone[number] = followed.checkpoint
 
     async def _meet_all(self, found: Found) -> None:
         """Paths that are not followed yet: files that were moved, files of an earlier run, new ones. Those that were moved first, so that none of them is
@@ -126,11 +159,16 @@ class Roll:
                 for each in [each for each in self._gone.values() if each.path == path]:
                     del self._gone[each.id]  # the state keeps one of a path
             if checkpoint.path != path or checkpoint.gone:
-                checkpoint = replace(checkpoint, path=path, gone=False)
-                await self._keeping.insist(self._state.keep, checkpoint)
+                await self._keeping.insist(self._state.call, checkpoint.id, path)
         now = self._clock()
-        followed = self.files[checkpoint.id] = Followed(checkpoint, look, now)
+        followed = self._lost.pop(checkpoint.id, None) or Followed(checkpoint, look, now)
+        followed.checkpoint = replace(followed.checkpoint, path=path, gone=False)
+        self.files[checkpoint.id] = followed
         self._paths[path] = checkpoint.id
+        if followed.reading:
+            self.seen(followed, look)
+            return
+        checkpoint = followed.checkpoint
         if checkpoint.stamp != look.stamp:
             followed.behind_since = now
             self.agenda.put(followed, now)
@@ -148,16 +186,21 @@ class Roll:
         followed.look, followed.changed_at = look, now
         if followed.behind_since is None:
             followed.behind_since = now
-        if followed.reading:
-            followed.touched = True
-        else:
-            self.agenda.put(followed, max(now + AFTER_CHANGE, followed.rest_until))
+        at = max(now + AFTER_CHANGE, followed.rest_until)
+        if followed.due is None or not followed.rest_until <= followed.due <= at:
+            self.agenda.put(
+                followed, at
+            )  # else it is read before that: while nothing can be sent, nothing is put down twice
 
     async def hear(self, paths: Iterable[Path]) -> None:
         """Take over what the system tells of."""
-        for path in {growing.belongs_to(path) for path in paths}:
+        told = {growing.belongs_to(path) for path in paths}
+        if self._unheard:
+            self._unheard = {each for each in self._unheard if told.isdisjoint((each, *each.parents))}
+        for path in told:
             if self._state.folder in path.parents or not discovery.is_candidate(path):
                 if path.is_dir():
+                    self._heard.add(path)
                     self._look_now.set()  # what was made in a new folder before the system told of it
                 continue
             try:
@@ -165,10 +208,16 @@ class Roll:
             except OSError:
                 look = None
             number = self._paths.get(path)
-            if number is None or look is None or number not in self.files:
+            if number is None or look is None or number not in self.files or not self._same(number, look):
+                self._heard.add(path)
                 self._look_now.set()  # new, moved or gone: all of them are seen together
             else:
                 self.seen(self.files[number], look, told=True)
+
+    def _same(self, number: int, look: Look) -> bool:
+        """Whether a path still has the file that it had."""
+        before = self.files[number].look
+        return (before.device, before.inode) == (look.device, look.inode)
 
     async def forget(self) -> None:
         """Let go of what was told so long ago that a repeat may be a duplicate."""

@@ -115,6 +115,10 @@ class State:
                 f"{self.folder / NAME} is a database of something else: give another folder with --state"
             )
         _check_version(db, self.folder)
+        (last,) = db.execute(
+            "SELECT max(coalesce((SELECT max(id) FROM files), 0), coalesce((SELECT max(file) FROM sent), 0))"
+        ).fetchone()
+        self._next = last + 1
 
     def listen(self, address: str | None) -> None:
         """Write where this process answers, for ``ship status``."""
@@ -139,30 +143,42 @@ class State:
             return _rows(self._db)
 
     def begin(self, path: Path, device: int, inode: int) -> Checkpoint:
-        """The checkpoint of a file that was not known."""
+        """The checkpoint of a file that was not known, under an id that no other had: what is remembered of one file is not another's."""
         with self._writing():
-            made = self._db.execute(
-                "INSERT INTO files (path, device, inode, generation, size, told, before, stamp, settled, events, notes, touched_at, gone) "
-                "VALUES (?, ?, ?, 0, 0, 0, x'', '', 0, 0, '{}', ?, 0)",
-                (os.fsencode(path), device, inode, time.time()),
-            ).lastrowid
-        assert made is not None
-        return Checkpoint(made, path, device, inode)
+            self._evict(path, by=self._next)
+            self._db.execute(
+                "INSERT INTO files (id, path, device, inode, generation, size, told, before, stamp, settled, events, notes, touched_at, gone) "
+                "VALUES (?, ?, ?, ?, 0, 0, 0, x'', '', 0, 0, '{}', ?, 0)",
+                (self._next, os.fsencode(path), device, inode, time.time()),
+            )
+        made, self._next = self._next, self._next + 1
+        return Checkpoint(made, path, device, inode, touched_at=time.time())
 
-    def keep(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint."""
+    def call(self, file: int, path: Path) -> None:
+        """A file is there, under this path."""
         with self._writing():
-            self._keep(checkpoint)
+            self._evict(path, by=file)
+            self._db.execute("UPDATE files SET path = ?, gone = 0 WHERE id = ?", (os.fsencode(path), file))
+
+    def _evict(self, path: Path, *, by: int) -> None:
+        """Whoever had the path has it no more, and nothing else by which it could be met again."""
+        for (other,) in self._db.execute(
+            "SELECT id FROM files WHERE path = ? AND id <> ?", (os.fsencode(path), by)
+        ).fetchall():
+            self._forget(other)
+
+    def _forget(self, file: int) -> None:
+        self._db.execute("DELETE FROM sent WHERE file = ?", (file,))
+        self._db.execute("DELETE FROM files WHERE id = ?", (file,))
 
     def _keep(self, c: Checkpoint) -> None:
-        # Whoever had the path has it no more.
-        self._db.execute("DELETE FROM files WHERE path = ? AND id <> ?", (os.fsencode(c.path), c.id))
+        # What it is called is not a reading's to say: it may have been moved meanwhile.
         self._db.execute(
-            "UPDATE files SET path = ?, device = ?, inode = ?, generation = ?, size = ?, told = ?, before = ?, stamp = ?, settled = ?, harness = ?, "
-            "events = ?, notes = ?, touched_at = ?, gone = ? WHERE id = ?",
+            "UPDATE files SET device = ?, inode = ?, generation = ?, size = ?, told = ?, before = ?, stamp = ?, settled = ?, harness = ?, "
+            "events = ?, notes = ?, touched_at = ? WHERE id = ?",
             (
-                os.fsencode(c.path), c.device, c.inode, c.generation, c.size, c.told, c.before, c.stamp, c.settled, c.harness,
-                c.events, json.dumps(c.notes), c.touched_at, c.gone, c.id,
+                c.device, c.inode, c.generation, c.size, c.told, c.before, c.stamp, c.settled, c.harness,
+                c.events, json.dumps(c.notes), c.touched_at, c.id,
             ),
         )  # fmt: skip
 
@@ -179,11 +195,23 @@ class State:
                 found.append(event)
             return found
 
-    def confirm(self, file: int, events: Iterable[int], checkpoint: Checkpoint | None = None) -> None:
-        """These events of a file are safe where they were sent; ``checkpoint``: and they were the last."""
+    def confirm(
+        self,
+        file: int,
+        events: Iterable[int],
+        checkpoint: Checkpoint | None = None,
+        outdated: Iterable[int] = (),
+    ) -> None:
+        """These events of a file are safe where they were sent; ``checkpoint``: and they were the last; ``outdated``: sent once, and not in the file
+        any more."""
         with self._writing():
+            if not self._db.execute("SELECT 1 FROM files WHERE id = ?", (file,)).fetchone():
+                return  # forgotten while it was read: nobody asks for it again
             if checkpoint is not None:
                 self._keep(checkpoint)
+            self._db.executemany(
+                "DELETE FROM sent WHERE file = ? AND event = ?", [(file, each) for each in outdated]
+            )
             self._db.executemany(
                 "INSERT OR IGNORE INTO sent VALUES (?, ?)", [(file, each) for each in events]
             )
@@ -192,9 +220,10 @@ class State:
         """Let go of fingerprints, and ``wholly`` of the checkpoint as well. What is told again is a duplicate."""
         with self._writing():
             for file in files:
-                self._db.execute("DELETE FROM sent WHERE file = ?", (file,))
                 if wholly:
-                    self._db.execute("DELETE FROM files WHERE id = ?", (file,))
+                    self._forget(file)
+                else:
+                    self._db.execute("DELETE FROM sent WHERE file = ?", (file,))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import orjson
 
+from turnledger.harness.documents import Held
 from turnledger.harness.format import Format
 from turnledger.harness.formats import FORMATS
-from turnledger.harness.sources import DAMAGE, Container, Source, tables_of
+from turnledger.harness.sources import DAMAGE, HEAD, Container, Source, tables_of
 
 
 def detect(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Format, Container] | None:
@@ -18,7 +19,10 @@ def detect(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Format,
         return _of_database(source, formats)
     head = source.head()
     may_be_document = _may_be_document(head)
-    found = (_of_document(source, formats) if may_be_document else None) or _of_lines(source, formats)
+    found = None
+    if may_be_document or (_is_object(head) and len(head) >= HEAD and source.is_one_line()):
+        found = _of_document(source, formats)
+    found = found or _of_lines(source, formats)
     if found is None and may_be_document:
         found = _of_broken_document(source, head, formats)
     if found is not None:
@@ -55,7 +59,7 @@ def of_records(records: Iterable[Mapping[str, Any]], formats: Sequence[Format] =
 
 def _may_be_document(head: bytes) -> bool:
     """An array, or an object that does not end on its first line."""
-    begun = head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    begun = _begun(head)
     if begun.startswith(b"["):
         return True
     if not begun.startswith(b"{"):
@@ -68,6 +72,16 @@ def _may_be_document(head: bytes) -> bool:
     except orjson.JSONDecodeError:
         return True
     return False
+
+
+def _begun(head: bytes) -> bytes:
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+
+
+def _is_object(head: bytes) -> bool:
+    """Whether it begins with one, on a line that does not end in it."""
+    begun = _begun(head)
+    return begun.startswith(b"{") and b"\n" not in begun
 
 
 def _of_database(source: Source, formats: Sequence[Format]) -> tuple[Format, Container] | None:
@@ -83,11 +97,11 @@ def _of_database(source: Source, formats: Sequence[Format]) -> tuple[Format, Con
 
 
 def _of_document(source: Source, formats: Sequence[Format]) -> tuple[Format, Container] | None:
-    value = source.document()
-    if value is None:
+    document = source.document()
+    if document is None:
         return None
     for each in formats:
-        if each.document is not None and each.is_document(value):
+        if each.document is not None and each.is_document(document):
             return each, "document"
     return None
 
@@ -113,6 +127,6 @@ def _of_lines(source: Source, formats: Sequence[Format]) -> tuple[Format, Contai
                 return each, "lines"
         if record.number == 0:
             for each in documents:
-                if each.is_document(record.value):
+                if each.is_document(Held(record.value)):
                     return each, "document"
     return None

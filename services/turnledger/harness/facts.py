@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -237,7 +237,12 @@ def listed(value: Any) -> list[Any]:
 
 def objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list."""
-    return [each for each in listed(value) if isinstance(each, dict)]
+    return list(each_object(listed(value)))
+
+
+def each_object(values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Those of the values that are objects."""
+    return (each for each in values if isinstance(each, dict))
 
 
 def parsed(value: Any) -> Any:

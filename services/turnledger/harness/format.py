@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from turnledger.harness.documents import Document
 from turnledger.harness.facts import Envelope, Notes
 from turnledger.harness.reading import Record
 from turnledger.harness.sources import Container, Source
@@ -61,7 +62,7 @@ class Format:
     database: Read | None = None
     recognises: Callable[[Mapping[str, Any]], bool] = _never
     """Whether a record can only be a line of this harness."""
-    is_document: Callable[[Any], bool] = _never
+    is_document: Callable[[Document], bool] = _never
     is_text: Callable[[str], bool] = _never
     is_database: Callable[[Mapping[str, tuple[str, ...]]], bool] = _never
     hints: tuple[tuple[bytes, ...], ...] = ()

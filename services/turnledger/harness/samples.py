@@ -164,8 +164,9 @@ def naive(path: Path) -> tuple[int, int] | None:
     if source.is_database():
         return None
     total: Counter[str] = Counter()
-    values = [record.value for record in source.records()]
-    for value in values or [source.document()]:
+    values: list[Any] = [record.value for record in source.records()]
+    document = source.document() if not values else None
+    for value in values or ([document.whole()] if document is not None else []):
         _add(value, total)
     return total["input"], total["output"]
 

@@ -6,7 +6,6 @@ A source can be read any number of times and is never written to, locked or othe
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import sqlite3
@@ -17,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-import orjson
-
 from turnledger.errors import TurnledgerError
+from turnledger.harness import documents
+from turnledger.harness.documents import Document, read_document
 from turnledger.harness.reading import Condition, Record, plain_bytes, quarantine, read_records
 
 Container = Literal["lines", "document", "text", "database"]
 
-DOCUMENT_LIMIT = 512 * 1024 * 1024
-"""Greatest document in bytes: unlike lines, it has to be held whole, at some ten times its size."""
+TEXT_LIMIT = 512 * 1024 * 1024
+"""Greatest text in bytes: unlike lines, it is held whole."""
 HEAD = 64 * 1024
 """Bytes from which a broken document may still be recognised."""
 DATABASE_MAGIC = b"SQLite format 3\x00"
@@ -97,8 +96,8 @@ class Source:
     """Where it is followed while it is written; else it is closed."""
     condition: Condition = field(default_factory=Condition)
     """What was odd about the file, after its last complete reading."""
-    _document: Any = None
-    _parsed: bool = False
+    _document: Document | None = None
+    _asked: bool = False
     _of_document: Condition = field(default_factory=Condition)
 
     @property
@@ -154,19 +153,31 @@ class Source:
         if not having:
             self.condition = condition
 
-    def document(self) -> Any:
+    def document(self) -> Document | None:
         """The one JSON value that it holds; None where it holds none, which ``condition`` then says."""
-        if not self._parsed:
-            raw = self._whole(self._of_document, whole=True)
-            self._document = _parsed(raw, self._of_document) if raw is not None else None
-            self._parsed = True
+        if not self._asked:
+            self._document = read_document(
+                str(self.path), lambda condition: self._plain(condition, whole=True), self._of_document
+            )
+            self._asked = True
         self.condition = self._of_document
         return self._document
+
+    def is_one_line(self) -> bool:
+        """Whether all that it holds is one line, longer than what is parsed whole."""
+        size, ended = 0, False
+        for chunk in self._plain(Condition(), whole=True):
+            size += len(chunk)
+            _line, end, behind = (b"", b"", chunk) if ended else chunk.partition(b"\n")
+            ended = ended or bool(end)
+            if behind.strip():
+                return False
+        return size > documents.WHOLE
 
     def text(self) -> str:
         """Its text; bytes that are no UTF-8 are replaced and counted."""
         condition = Condition()
-        raw = self._whole(condition, whole=False) or b""
+        raw = self._whole(condition) or b""
         try:
             said = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -197,11 +208,11 @@ class Source:
         except OSError as error:
             raise unreadable(self.path, error) from error
 
-    def _whole(self, condition: Condition, *, whole: bool) -> bytes | None:
+    def _whole(self, condition: Condition) -> bytes | None:
         parts, size = [], 0
-        for chunk in self._plain(condition, whole=whole):
+        for chunk in self._plain(condition, whole=False):
             size += len(chunk)
-            if size > DOCUMENT_LIMIT:
+            if size > TEXT_LIMIT:
                 condition.quarantined.append(quarantine(0, 0, chunk, "too_large"))
                 return None
             parts.append(chunk)
@@ -212,27 +223,6 @@ def unreadable(path: Path, error: OSError) -> TurnledgerError:
     """The sentence for a file that cannot be opened or read."""
     reason = error.strerror or str(error)
     return TurnledgerError(f"{path} cannot be read ({reason}): check the path and its permissions")
-
-
-def _parsed(raw: bytes, condition: Condition) -> Any:
-    raw = raw.removeprefix(b"\xef\xbb\xbf")
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        pass  # not UTF-8, NaN, a lone surrogate, cut: the slow way tells them apart
-    try:
-        said = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        condition.invalid_utf8 += 1
-        said = raw.decode("utf-8", errors="replace")
-    try:
-        return json.loads(said, parse_constant=lambda _literal: None)
-    except RecursionError:
-        reason = "too_deep"
-    except ValueError:
-        reason = "json"
-    condition.quarantined.append(quarantine(0, 0, raw, reason))
-    return None
 
 
 @contextmanager

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from turnledger.harness import saying
+from turnledger.harness.documents import Document
 from turnledger.harness.facts import (
     Envelope,
     Notes,
@@ -21,7 +22,6 @@ from turnledger.harness.facts import (
     moment_of,
     money,
     named,
-    objects,
     parsed,
     text,
 )
@@ -61,14 +61,15 @@ UNTOLD = frozenset(
 PROMPTS = frozenset({"task", "user_feedback"})
 
 
-def is_document(value: Any) -> bool:
+def is_document(document: Document) -> bool:
     """Whether a JSON value is a list of UI messages."""
-    if not isinstance(value, list):
-        return False
-    return any(
-        each.get("type") in ("say", "ask") and isinstance(each.get(each["type"]), str) and "ts" in each
-        for each in objects(value)
-    )
+    return any(_is_message(each) for each in document.items())
+
+
+def _is_message(value: Any) -> bool:
+    message = mapping(value)
+    kind = message.get("type")
+    return kind in ("say", "ask") and isinstance(message.get(kind), str) and "ts" in message
 
 
 def usage_of(request: Mapping[str, Any]) -> dict[str, int] | None:
@@ -104,7 +105,7 @@ class _Task:
         self._running: str | None = None
         self._opened = False
 
-    def events(self, messages: Sequence[Any]) -> Iterator[Envelope]:
+    def events(self, messages: Iterable[Any]) -> Iterator[Envelope]:
         """Everything that the list tells."""
         yield from self._told.declared()
         for message in messages:
@@ -287,11 +288,11 @@ def _stamp(message: Mapping[str, Any]) -> str:
 def read(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one task."""
     document = source.document()
-    if not isinstance(document, list):
+    if document is None or not isinstance(document.top, list):
         return
     notes.traits["session_from_name"] += source.session is None
     told = Told(PRODUCER, OUTPUT_VERSION, named(source.session, source.path.absolute().parent.name))
-    yield from _Task(told, notes, source).events(document)
+    yield from _Task(told, notes, source).events(document.items())
 
 
 FORMAT = Format(

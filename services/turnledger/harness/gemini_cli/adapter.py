@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from turnledger.contract.times import instant
 from turnledger.harness import saying
+from turnledger.harness.documents import Document
 from turnledger.harness.facts import (
     SESSION_LIMIT,
     Envelope,
@@ -19,6 +20,7 @@ from turnledger.harness.facts import (
     identified,
     identifier,
     known,
+    listed,
     mapping,
     moment_of,
     objects,
@@ -35,12 +37,10 @@ CANCELLED = "Request cancelled"
 API_ERROR = "API Error"
 
 
-def is_document(value: Any) -> bool:
+def is_document(document: Document) -> bool:
     """Whether a JSON value can only be a chat of Gemini CLI."""
-    document = mapping(value)
-    return (
-        isinstance(document.get("messages"), list) and "sessionId" in document and "projectHash" in document
-    )
+    top = mapping(document.top)
+    return isinstance(top.get("messages"), list) and "sessionId" in top and "projectHash" in top
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
@@ -92,6 +92,8 @@ class _Chat:
 
     told: Told
     notes: Notes
+    rewinds: bool
+    """Whether it may go on from an earlier message."""
     turn: _Turn | None = None
     turns: dict[str, _Turn] = field(default_factory=dict)
 
@@ -117,7 +119,7 @@ class _Chat:
             self.notes.unknown[kind] += 1
             name, payload = saying.unknown(PRODUCER, kind, dict(record))
             yield self.told.event(name, payload, key=key, at=at, turn=self._id())
-        if self.turn is not None:
+        if self.turn is not None and self.rewinds:
             self.turns[key] = self.turn
 
     def rewound(self, key: str | None) -> None:
@@ -254,12 +256,12 @@ def _output(tool: Mapping[str, Any]) -> str | None:
     return text(tool.get("resultDisplay"))
 
 
-def _chat(header: Mapping[str, Any], source: Source, notes: Notes) -> _Chat | None:
+def _chat(header: Mapping[str, Any], source: Source, notes: Notes, *, rewinds: bool) -> _Chat | None:
     session = identifier(header.get("sessionId"), SESSION_LIMIT) or source.session
     if session is None:
         notes.traits["session_unknown"] += 1
         return None
-    return _Chat(Told(PRODUCER, OUTPUT_VERSION, session), notes)
+    return _Chat(Told(PRODUCER, OUTPUT_VERSION, session), notes, rewinds)
 
 
 def _opened(chat: _Chat, header: Mapping[str, Any]) -> Iterator[Envelope]:
@@ -271,15 +273,23 @@ def _opened(chat: _Chat, header: Mapping[str, Any]) -> Iterator[Envelope]:
 
 def read_document(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one chat document."""
-    document = mapping(source.document())
-    chat = _chat(document, source, notes)
-    if chat is None:
+    document = source.document()
+    header = mapping(document.top if document is not None else None)
+    chat = _chat(header, source, notes, rewinds=False)
+    if document is None or chat is None:
         return
-    yield from _opened(chat, document)
-    found = document.get("messages")
-    if isinstance(found, list) and found and _unfinished(found[-1], source):
-        found = found[:-1]
-    yield from _messages(chat, found, notes)
+    yield from _opened(chat, header)
+    yield from _messages(chat, _but_unfinished(document.items("messages"), source), notes)
+
+
+def _but_unfinished(messages: Iterator[Any], source: Source) -> Iterator[Any]:
+    """All but a last message that is written again."""
+    message = next(messages, None)
+    for following in messages:
+        yield message
+        message = following
+    if message is not None and not _unfinished(message, source):
+        yield message
 
 
 def _unfinished(message: Any, source: Source) -> bool:
@@ -292,9 +302,8 @@ def _unfinished(message: Any, source: Source) -> bool:
     return True
 
 
-def _messages(chat: _Chat, messages: Any, notes: Notes) -> Iterator[Envelope]:
-    found = messages if isinstance(messages, list) else []
-    for each in found:
+def _messages(chat: _Chat, messages: Iterable[Any], notes: Notes) -> Iterator[Envelope]:
+    for each in messages:
         if isinstance(each, dict):
             yield from chat.message(each)
         else:
@@ -322,11 +331,11 @@ def read_journal(source: Source, notes: Notes) -> Iterator[Envelope]:
                 if key is not None:
                     places[key] = len(steps)
                 steps.append(value)
-    chat = _chat(header, source, notes)
+    chat = _chat(header, source, notes, rewinds=True)
     if chat is None:
         return
     yield from _opened(chat, header)
-    yield from _messages(chat, header.get("messages", []), notes)
+    yield from _messages(chat, listed(header.get("messages")), notes)
     if steps and _unfinished(steps[-1], source):
         steps.pop()
     for step in steps:

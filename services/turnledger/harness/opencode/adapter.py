@@ -13,12 +13,14 @@ from typing import Any
 import orjson
 
 from turnledger.harness import saying
+from turnledger.harness.documents import Document
 from turnledger.harness.facts import (
     SESSION_LIMIT,
     Envelope,
     Notes,
     count,
     digest,
+    each_object,
     identifier,
     known,
     mapping,
@@ -41,17 +43,17 @@ UNTOLD_PARTS = frozenset(
 ENDINGS = frozenset({"stop", "length", "content-filter"})
 
 
-def is_document(value: Any) -> bool:
+def is_document(document: Document) -> bool:
     """Whether a JSON value is an export, or one of the files of the older store."""
-    document = mapping(value)
-    if isinstance(document.get("messages"), list) and _is("ses_", mapping(document.get("info")).get("id")):
+    top = mapping(document.top)
+    if isinstance(top.get("messages"), list) and _is("ses_", mapping(top.get("info")).get("id")):
         return True
-    key = document.get("id")
+    key = top.get("id")
     if _is("ses_", key):
-        return "projectID" in document or "directory" in document
+        return "projectID" in top or "directory" in top
     if _is("msg_", key):
-        return _is("ses_", document.get("sessionID")) and "role" in document
-    return _is("prt_", key) and _is("msg_", document.get("messageID")) and "type" in document
+        return _is("ses_", top.get("sessionID")) and "role" in top
+    return _is("prt_", key) and _is("msg_", top.get("messageID")) and "type" in top
 
 
 def is_database(tables: Mapping[str, tuple[str, ...]]) -> bool:
@@ -99,9 +101,7 @@ class _Store:
         self._source = source
         self._notes = notes
         self._tellers: dict[str, Told] = {}
-        self._roles: dict[str, str] = {}
         self._turns: dict[str, str] = {}
-        self._answers: dict[str, str] = {}
 
     def _told(self, session: Any) -> Told | None:
         name = identifier(session, SESSION_LIMIT)
@@ -143,7 +143,6 @@ class _Store:
             if told is not None:
                 self._notes.traits["message_without_id_or_role"] += 1
             return
-        self._roles[key] = role
         yield from told.declared()
         at = self._time(mapping(info.get("time")).get("created"))
         if role == "user":
@@ -342,36 +341,33 @@ def _said(parts: list[dict[str, Any]]) -> str | None:
 
 def read_document(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of an export, or of one file of the older store."""
-    document, store = mapping(source.document()), _Store(source, notes)
-    key = document.get("id")
+    document, store = source.document(), _Store(source, notes)
+    if document is None:
+        return
+    top = mapping(document.top)
+    key = top.get("id")
     if _is("ses_", key):
-        yield from store.session(document)
+        yield from store.session(mapping(document.whole()))
     elif _is("msg_", key):
-        yield from store.message(document, None, False)
+        yield from store.message(mapping(document.whole()), None, False)
     elif _is("prt_", key):
-        yield from store.part(document)
+        yield from store.part(mapping(document.whole()))
     else:
-        info = mapping(document.get("info"))
+        info, summed = mapping(top.get("info")), Counter[str]()
         yield from store.session(info)
-        messages = objects(document.get("messages"))
-        for message in messages:
-            parts = objects(message.get("parts"))
+        for message in each_object(document.items("messages")):
+            own, parts = mapping(message.get("info")), objects(message.get("parts"))
             tools = any(part.get("type") == "tool" for part in parts)
-            yield from store.message(mapping(message.get("info")), _said(parts), tools)
+            yield from store.message(own, _said(parts), tools)
             for part in parts:
                 yield from store.part(part)
-        _reconcile(info, (mapping(message.get("info")) for message in messages), notes)
+            summed.update(_flat(own.get("tokens")))
+        _reconcile(info, summed, notes)
 
 
-def _reconcile(info: Mapping[str, Any], messages: Iterator[Mapping[str, Any]], notes: Notes) -> None:
+def _reconcile(info: Mapping[str, Any], summed: Counter[str], notes: Notes) -> None:
     """The session's own sums against those of its messages: never added, only compared, and here, since an older export is no error."""
-    claimed = _flat(info.get("tokens"))
-    if not claimed:
-        return
-    summed: Counter[str] = Counter()
-    for message in messages:
-        summed.update(_flat(message.get("tokens")))
-    if any(summed[name] != value for name, value in claimed.items()):
+    if any(summed[name] != value for name, value in _flat(info.get("tokens")).items()):
         notes.traits["session_sum_differs"] += 1
 
 

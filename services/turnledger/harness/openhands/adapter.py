@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from turnledger.harness.facts import SESSION_LIMIT, Envelope, Notes, identifier, mapping, named, objects, text
+from turnledger.harness.documents import Document
+from turnledger.harness.facts import (
+    SESSION_LIMIT,
+    Envelope,
+    Notes,
+    each_object,
+    identifier,
+    mapping,
+    named,
+    text,
+)
 from turnledger.harness.format import Format
 from turnledger.harness.openhands import first, second
 from turnledger.harness.sources import Source
@@ -15,9 +25,9 @@ PRODUCER = "openhands"
 OUTPUT_VERSION = 1
 
 
-def _is_first(value: Any) -> bool:
+def _is_first(document: Document) -> bool:
     """An exported trajectory of the first generation."""
-    return isinstance(value, list) and any(_is_first_event(each) for each in value)
+    return any(_is_first_event(each) for each in document.items())
 
 
 def _is_first_event(value: Any) -> bool:
@@ -36,11 +46,12 @@ def _is_state(value: Any) -> bool:
     return "agent" in state and "id" in state and ("execution_status" in state or "agent_status" in state)
 
 
-def is_document(value: Any) -> bool:
+def is_document(document: Document) -> bool:
     """Whether a JSON value is a trajectory, one event of the second generation, or its state file."""
-    if isinstance(value, list):
-        return _is_first(value) or any(isinstance(each, dict) and second.recognises(each) for each in value)
-    return isinstance(value, dict) and (second.recognises(value) or _is_state(value))
+    top = document.top
+    if isinstance(top, dict):
+        return second.recognises(top) or _is_state(top)
+    return any(_is_first_event(each) or second.recognises(mapping(each)) for each in document.items())
 
 
 def session_of(source: Source) -> str:
@@ -68,20 +79,26 @@ def read_lines(source: Source, notes: Notes) -> Iterator[Envelope]:
 def read_document(source: Source, notes: Notes) -> Iterator[Envelope]:
     """A trajectory, or one event of the second generation in a file of its own."""
     document = source.document()
-    if isinstance(document, dict) and _is_state(document):
-        session = identifier(document.get("id"), SESSION_LIMIT)
+    if document is None:
+        return
+    top = document.top
+    if isinstance(top, dict) and _is_state(top):
+        session = identifier(top.get("id"), SESSION_LIMIT)
         notes.untold["base_state"] += 1
-        if session is not None and text(document.get("id")) == source.session:
+        if session is not None and text(top.get("id")) == source.session:
             notes.traits["session_confirmed"] += 1
         return
     notes.traits["session_from_name"] += source.session is None
     session = session_of(source)
-    if isinstance(document, list) and _is_first(document):
-        yield from first.events(objects(document), session, PRODUCER, OUTPUT_VERSION, notes)
-        notes.traits["event_not_an_object"] += len(document) - len(objects(document))
+    if _is_first(document):
+        yield from first.events(document.items(), session, PRODUCER, OUTPUT_VERSION, notes)
         return
-    found = [document] if isinstance(document, dict) else objects(document)
-    yield from second.events(lambda: iter(found), Told(PRODUCER, OUTPUT_VERSION, session), notes)
+    told = Told(PRODUCER, OUTPUT_VERSION, session)
+    if isinstance(top, dict):
+        event = document.whole()
+        yield from second.events(lambda: iter([event]), told, notes)
+    else:
+        yield from second.events(lambda: each_object(document.items()), told, notes)
 
 
 def recognises(record: Mapping[str, Any]) -> bool:

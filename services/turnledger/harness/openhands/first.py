@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from turnledger.harness import saying
@@ -48,7 +48,7 @@ STATES = {
 
 
 def events(
-    records: Sequence[dict[str, Any]], session: str, producer: str, version: int, notes: Notes
+    records: Iterable[Any], session: str, producer: str, version: int, notes: Notes
 ) -> Iterator[Envelope]:
     """The events of one trajectory. An event's number is its own ``id``, so a longer export extends the shorter one."""
     yield from _Trajectory(Numbered(producer, version, session, "main"), notes).events(records)
@@ -62,10 +62,13 @@ class _Trajectory:
         self._calls: set[str] = set()
         self._numbers: set[int] = set()
 
-    def events(self, records: Sequence[dict[str, Any]]) -> Iterator[Envelope]:
+    def events(self, records: Iterable[Any]) -> Iterator[Envelope]:
         self._told.at(0)
         yield self._told.event("stream.declared", {"density": "sparse"})
         for record in records:
+            if not isinstance(record, dict):
+                self._notes.traits["event_not_an_object"] += 1
+                continue
             number = count(record.get("id"))
             if number is None or number >= GREATEST // EVENTS_A_RECORD - 1:
                 self._notes.traits["event_without_number"] += 1

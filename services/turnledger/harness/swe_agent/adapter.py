@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from turnledger.harness import saying
+from turnledger.harness.documents import Document
 from turnledger.harness.facts import (
     SESSION_LIMIT,
     Envelope,
@@ -16,6 +18,7 @@ from turnledger.harness.facts import (
     count,
     cut,
     digest,
+    each_object,
     identified,
     identifier,
     known,
@@ -38,31 +41,29 @@ LIMITS = {"exit_cost": "cost", "exit_context": "token_budget", "LimitsExceeded":
 FAILED = frozenset({"exit_format", "exit_error", "exit_api", "exit_environment_error", "exit_forfeit"})
 
 
-def is_document(value: Any) -> bool:
+def is_document(document: Document) -> bool:
     """Whether a JSON value is a trajectory."""
-    document = mapping(value)
-    if str(document.get("trajectory_format", "")).startswith("mini-swe-agent"):
+    top = mapping(document.top)
+    if str(top.get("trajectory_format", "")).startswith("mini-swe-agent"):
         return True
-    info = document.get("info")
+    info = top.get("info")
     if not isinstance(info, dict) or ("exit_status" not in info and "model_stats" not in info):
         return False
-    return (
-        isinstance(document.get("trajectory"), list)
-        or isinstance(document.get("history"), list)
-        or _is_mini(document)
-    )
+    return isinstance(top.get("trajectory"), list) or isinstance(top.get("history"), list) or _is_mini(top)
 
 
-def _is_mini(document: Mapping[str, Any]) -> bool:
-    return isinstance(document.get("messages"), list) and "mini_version" in mapping(document.get("info"))
+def _is_mini(top: Mapping[str, Any]) -> bool:
+    return isinstance(top.get("messages"), list) and "mini_version" in mapping(top.get("info"))
 
 
 def read(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one run."""
-    document = mapping(source.document())
-    if isinstance(document.get("messages"), list):
+    document = source.document()
+    if document is None:
+        return
+    if isinstance(mapping(document.top).get("messages"), list):
         yield from _mini(document, source, notes)
-    elif document:
+    elif mapping(document.top):
         yield from _trajectory(document, source, notes)
 
 
@@ -73,19 +74,19 @@ def _session(source: Source, instance: str | None, first: Any) -> str:
     return cut(instance or "run", SESSION_LIMIT - 24)[0] + f"-{digest(taken_over(first))}"
 
 
-def _trajectory(document: Mapping[str, Any], source: Source, notes: Notes) -> Iterator[Envelope]:
-    info, config = mapping(document.get("info")), mapping(parsed(document.get("replay_config")))
-    steps = objects(document.get("trajectory"))
-    history = objects(document.get("history"))
+def _trajectory(document: Document, source: Source, notes: Notes) -> Iterator[Envelope]:
+    top = mapping(document.top)
+    info, config = mapping(top.get("info")), mapping(parsed(top.get("replay_config")))
     problem, agent = mapping(config.get("problem_statement")), mapping(config.get("agent"))
     model = identifier(mapping(agent.get("model")).get("name"), 256)
+    first = next(_steps(document), None)
     begun = (
-        [{name: steps[0].get(name) for name in ("response", "action", "execution_time")}]
-        if steps
-        else history[:3]
+        [{name: first.get(name) for name in ("response", "action", "execution_time")}]
+        if first is not None
+        else list(islice(_history(document), 3))
     )
     session = _session(
-        source, identifier(problem.get("id")) or identifier(document.get("environment")), [begun, model]
+        source, identifier(problem.get("id")) or identifier(top.get("environment")), [begun, model]
     )
     told = Told(PRODUCER, OUTPUT_VERSION, session)
     yield from told.declared()
@@ -95,7 +96,7 @@ def _trajectory(document: Mapping[str, Any], source: Source, notes: Notes) -> It
     task = next(
         (
             saying.text_of(each.get("content"))
-            for each in history
+            for each in _history(document)
             if each.get("role") == "user" and not each.get("is_demo")
         ),
         None,
@@ -103,15 +104,16 @@ def _trajectory(document: Mapping[str, Any], source: Source, notes: Notes) -> It
     yield told.event("turn.started", saying.started(task), key="turn", rank=STARTED, turn=TURN)
     if task is not None:
         yield told.event("message.recorded", saying.message("user", task), key="task", rank=2, turn=TURN)
-    asked = [each for each in history if each.get("role") == "assistant" and each.get("is_demo") is not True]
     calls = 0
-    for place, step in enumerate(steps):
+    asked = _asked(document)
+    for place, step in enumerate(_steps(document)):
+        wanted = next(asked, {})
         if text(step.get("response")) is None and text(step.get("action")) is None:
             notes.traits["step_without_response"] += 1
             continue
         calls += 1
-        yield from _step(told, place, step, asked[place] if place < len(asked) else {}, model)
-    if not steps:
+        yield from _step(told, place, step, wanted, model)
+    if first is None:
         for place, each in enumerate(asked):
             calls += 1
             yield from _step(
@@ -119,6 +121,23 @@ def _trajectory(document: Mapping[str, Any], source: Source, notes: Notes) -> It
             )
     yield from _stats(told, mapping(info.get("model_stats")), calls, model, notes)
     yield from _settled(told, text(info.get("exit_status")), text(info.get("submission")))
+
+
+def _steps(document: Document) -> Iterator[dict[str, Any]]:
+    return each_object(document.items("trajectory"))
+
+
+def _history(document: Document) -> Iterator[dict[str, Any]]:
+    return each_object(document.items("history"))
+
+
+def _asked(document: Document) -> Iterator[dict[str, Any]]:
+    """The model's answers in the history: step for step those of the trajectory."""
+    return (
+        each
+        for each in _history(document)
+        if each.get("role") == "assistant" and each.get("is_demo") is not True
+    )
 
 
 def _step(
@@ -195,12 +214,15 @@ def _settled(told: Told, status: str | None, submission: str | None) -> Iterator
     yield told.event("turn.completed", ended, key="end", rank=ENDED, turn=TURN)
 
 
-def _mini(document: Mapping[str, Any], source: Source, notes: Notes) -> Iterator[Envelope]:
+def _mini(document: Document, source: Source, notes: Notes) -> Iterator[Envelope]:
     """mini-swe-agent keeps the provider's own response with each message, and so each call's own usage."""
-    info, messages = mapping(document.get("info")), objects(document.get("messages"))
+    top = mapping(document.top)
+    info = mapping(top.get("info"))
     config = mapping(info.get("config"))
-    first = next((each for each in messages if each.get("role") == "assistant"), {})
-    instance = identifier(document.get("instance_id")) or identifier(info.get("instance_id"))
+    first = next(
+        (each for each in each_object(document.items("messages")) if each.get("role") == "assistant"), {}
+    )
+    instance = identifier(top.get("instance_id")) or identifier(info.get("instance_id"))
     model = identifier(mapping(config.get("model")).get("model_name"), 256)
     told = Told(
         PRODUCER,
@@ -220,7 +242,7 @@ def _mini(document: Mapping[str, Any], source: Source, notes: Notes) -> Iterator
     yield told.event("session.started", facts, key="session", rank=STARTED)
     opened = False
     tools: list[str] = []
-    for place, message in enumerate(messages):
+    for place, message in enumerate(each_object(document.items("messages"))):
         extra, role = mapping(message.get("extra")), message.get("role")
         at, key = moment_of(extra.get("timestamp"), notes), f"{place:06}"
         said = saying.text_of(message.get("content"))

@@ -27,6 +27,8 @@ TEXT_LIMIT = 64 * 1024
 """Bytes of text that stay in an event (contract 6)."""
 PREVIEW_LIMIT = 4096
 """Bytes of a text of which the beginning is enough: a summary, a command line, the output of a command."""
+PLAIN_TEXT, JSON_TEXT = "text/plain; charset=utf-8", "application/json"
+"""What a long text is, and a long value of any other kind."""
 ID_LIMIT = 512
 SESSION_LIMIT = 256
 DEPTH_LIMIT = 64
@@ -160,6 +162,22 @@ def named(*choices: str | None, limit: int = SESSION_LIMIT) -> str:
     return cut(clean(next(filter(None, choices), "?")), limit)[0]
 
 
+class Cut(str):
+    """The beginning of a text that does not stay in its event, with all of it: what reads the file moves it behind the event (contract 6)."""
+
+    __slots__ = ("content_type", "whole")
+
+    whole: str
+    content_type: str
+
+    @classmethod
+    def of(cls, short: str, whole: str, content_type: str) -> Cut:
+        """``short`` is what the event holds."""
+        made = cls(short)
+        made.whole, made.content_type = whole, content_type
+        return made
+
+
 def cut(value: str, limit: int = TEXT_LIMIT) -> tuple[str, int | None]:
     """The text cut at a character boundary, and its full size in bytes where it was cut. Secrets by shape are references in one that is too long."""
     if not _too_long(value, limit):
@@ -183,11 +201,16 @@ def put_text(payload: dict[str, Any], name: str, value: str | None, limit: int =
     _put_cut(payload, name, value, limit)
 
 
-def _put_cut(payload: dict[str, Any], name: str, value: str, limit: int = TEXT_LIMIT) -> None:
-    payload[name], size = cut(value, limit)
+def _put_cut(
+    payload: dict[str, Any], name: str, value: str, limit: int = TEXT_LIMIT, content_type: str = PLAIN_TEXT
+) -> None:
+    short, size = cut(value, limit)
+    payload[name] = short
     if size is not None:
         payload[f"{name}_bytes"] = size
         payload["truncated"] = True
+        if size > TEXT_LIMIT:
+            payload[name] = Cut.of(short, hide(value), content_type)
 
 
 def _redacted(payload: dict[str, Any], name: str, value: Any) -> Any:
@@ -227,7 +250,7 @@ def put_value(payload: dict[str, Any], name: str, value: Any) -> None:
     if len(written) <= TEXT_LIMIT:
         payload[name] = safe
     else:
-        _put_cut(payload, name, orjson.dumps(_redacted(payload, name, safe)).decode())
+        _put_cut(payload, name, orjson.dumps(_redacted(payload, name, safe)).decode(), content_type=JSON_TEXT)
 
 
 def listed(value: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from turnledger.errors import TurnledgerError
 from turnledger.harness import detection, formats
 from turnledger.harness.facts import Envelope, Notes
 from turnledger.harness.format import Format, Telling
+from turnledger.harness.moving import with_bodies
 from turnledger.harness.reading import Condition, quarantine
 from turnledger.harness.sources import DAMAGE, Container, Source
 
@@ -200,11 +201,11 @@ def _begin(
 
 
 def _cleaning(redactor: Redactor, tenant: str | None) -> Clean:
-    """What makes events ready to leave: redacted, and under their tenant."""
+    """What makes events ready to leave: their long texts moved behind them, redacted, and under their tenant."""
 
     def clean(events: Iterator[Envelope]) -> Iterator[Envelope]:
         held: list[Envelope] = []
-        for event in events:
+        for event in with_bodies(events, redactor):
             held.append(event if tenant is None else {"tenant": tenant, **event})
             if len(held) == TOGETHER:
                 yield from redactor.clean_all(held)

@@ -1,22 +1,41 @@
 """Owns the texts that are too long for their event: cut there, and moved whole into ``body.recorded`` events behind it (contract 6).
 
-They are redacted before they come here, and a stream that keeps its bodies at home tells their size and hash alone (contract 14).
+They are redacted before they come here, and a stream that keeps its bodies at home tells their size and hash alone (contract 14). A publisher cuts an
+event's texts and gives the bodies the next numbers; a reader of files cut them where it read them, and a body's identity is what it tells.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from turnledger.contract.redact import NOTE, Note
-from turnledger.harness.facts import TEXT_LIMIT, cut
+import orjson
+
+from turnledger.contract.redact import BODY, NOTE, Note, Redactor
+from turnledger.harness.facts import PLAIN_TEXT, TEXT_LIMIT, Cut, Envelope, cut, digest
 
 PART_BYTES = 384 * 1024
 """Of a body in one event: half a megabyte in base64, which every broker takes."""
 MOST_TEXTS = 64
 """Of one event that are moved, the first of them; all are cut."""
+BODY_ABOUT = (
+    "turn_id",
+    "model_call_id",
+    "tool_call_id",
+    "trace_id",
+    "turn_index",
+    "origin",
+    "provenance",
+    "occurred_at",
+)
+"""What a body has in common with its event, so that it stands in the same turn."""
+STREAM = ("session_id", "producer", "epoch", "stream", "kind")
+"""What a body has in common with its event, so that it stands in the same stream."""
+RANK = 5
+"""Of a body among events of its instant: behind what begins and before what ends (contract 5 orders them by key)."""
 TO_THE_MODEL = frozenset(("model_call.started", "tool_call.requested", "net.requested"))
 
 
@@ -25,6 +44,7 @@ class Moved(NamedTuple):
 
     field: str
     text: bytes
+    content_type: str = PLAIN_TEXT
 
 
 def cut_texts(payload: Mapping[str, Any]) -> tuple[dict[str, Any], list[Moved]]:
@@ -72,13 +92,49 @@ def bodies_of(
     ]
 
 
+def with_bodies(events: Iterator[Envelope], redactor: Redactor) -> Iterator[Envelope]:
+    """Events as a reader of files tells them, behind each the bodies of the texts that it had to cut.
+
+    A body has a key and no number: it is told again with its data where that may leave one day, and no other event moves by it.
+    """
+    for event in events:
+        moved = _cut_before(event["payload"])
+        if not moved:
+            yield event
+            continue
+        event = {**event, "event_id": event.get("event_id") or _event_id(event)}
+        yield event
+        limit = (redactor.body_limit or sys.maxsize) if redactor.keeps_body(event["stream"]) else None
+        about = {name: event[name] for name in (*STREAM, *BODY_ABOUT) if name in event}
+        for body in bodies_of(event["type"], event["event_id"], event["payload"], moved, limit):
+            key = (
+                f"{RANK}body:{event['event_id']}:{digest([event.get('seq'), event.get('receipt_key'), body])}"
+            )
+            yield {**about, "type": BODY, "receipt_key": key, "payload": body}
+
+
+def _cut_before(payload: Mapping[str, Any]) -> list[Moved]:
+    """The texts that were cut, each once."""
+    found: dict[str, Moved] = {}
+    for name, value in payload.items():
+        if isinstance(value, Cut):
+            found.setdefault(value.whole, Moved(name, value.whole.encode(), value.content_type))
+    return list(found.values())
+
+
+def _event_id(event: Envelope) -> str:
+    """12 hex digits of an event's identity, for one that its harness gave none."""
+    names = ("session_id", "producer", "epoch", "stream", "seq", "receipt_key")
+    return sha256(orjson.dumps([event.get(name) for name in names])).hexdigest()[:12]
+
+
 def _parts(kind: str, event_id: str, direction: str, moved: Moved, limit: int | None) -> list[dict[str, Any]]:
     said = {
         "for_event_id": event_id,
         "source": kind.partition(".")[0],
         "direction": direction,
         "field": moved.field,
-        "content_type": "text/plain; charset=utf-8",
+        "content_type": moved.content_type,
         "original_bytes": len(moved.text),
         "sha256": sha256(moved.text).hexdigest(),
     }

@@ -17,20 +17,9 @@ from turnledger.contract.redact import BODY, BODY_LIMIT, Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.harness.facts import TEXT_LIMIT
 from turnledger.harness.kafka import key_of
-from turnledger.harness.moving import Moved, bodies_of, cut_texts
+from turnledger.harness.moving import BODY_ABOUT, Moved, bodies_of, cut_texts
 from turnledger.settings import LEAST_KEY, Settings
 
-BODY_ABOUT = (
-    "turn_id",
-    "model_call_id",
-    "tool_call_id",
-    "trace_id",
-    "turn_index",
-    "origin",
-    "provenance",
-    "occurred_at",
-)
-"""What a body has in common with its event, so that it stands in the same turn."""
 RECORD_LIMIT = 1024 * 1024
 """Greatest event in bytes (contract 15)."""
 

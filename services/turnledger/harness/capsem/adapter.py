@@ -30,6 +30,7 @@ from turnledger.harness.facts import (
     named,
     parsed,
     put_text,
+    put_value,
     text,
 )
 from turnledger.harness.format import Format
@@ -305,9 +306,7 @@ def _observed(
         }
     )
     request: dict[str, Any] = {**fields, "direction": "request"}
-    given = saying.requested(None, parsed(row.get("arguments") or row.get("request_preview")))
-    if "arguments" in given:
-        request["arguments"] = given["arguments"]
+    put_value(request, "arguments", parsed(row.get("arguments") or row.get("request_preview")))
     began = _before(at, row.get("duration_ms"))
     trace, own = _trace(row), _event_id(row)
     yield told.event("mcp.observed", request, at=began, tool=tool, trace=trace, event_id=own)

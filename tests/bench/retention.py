@@ -1,21 +1,27 @@
-"""``python -m tests.bench.retention``: what letting go, archiving and bringing back cost, an event at a time. No broker; Postgres of the embedded stack.
+"""``python -m tests.bench.retention``: what reading a topic again, letting go, archiving and bringing back cost, an event at a time, beside a worker's rate.
 
-Sessions of one turn and fourteen events each, and one long one. Seconds belong to the machine and to what else it does: compare rates inside one run.
+Sessions of one turn and fourteen events each. One worker drains a topic (the live rate); `replay topics` reads it into an empty ledger, as a backfill, and
+once more where all of it is known. Then the same events are archived, brought back into an empty ledger, and let go of. Seconds belong to the machine and to
+what else it does: compare rates inside one run. Of commands their start is included.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import platform
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.bench.generate import EVENTS_A_TURN, records
-from tests.integration.letting_go import PRICE, apply, moved_back, rolled_up
+from tests.bench.generate import EVENTS_A_TURN, Record, records
+from tests.bench.rebuild import COMMAND, drain
+from tests.bench.run import fill
+from tests.integration.letting_go import PRICE, moved_back, rolled_up
 from tests.stack import databases, servers
 from turnledger.archive.place import place
 from turnledger.archive.read import find
@@ -37,37 +43,69 @@ def sent(sessions: int) -> list[bytes]:
     return [raw for raw in found if raw is not None]
 
 
-def measured(what: str, events: int, work: Callable[[], object], table: list[str]) -> None:
-    began = time.perf_counter()
-    work()
-    seconds = time.perf_counter() - began
-    table.append(f"| {what} | {events:,} | {seconds:.1f} | {events / seconds:,.0f} |")
-    print(f"bench: {table[-1]}", flush=True)
+class Table:
+    """What was measured, beside the live rate."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.live = 0.0
+        """Events a second of one worker."""
+
+    def add(self, what: str, events: int, seconds: float) -> None:
+        rate = events / seconds
+        self.live = self.live or rate
+        self.lines.append(f"| {what} | {events:,} | {seconds:.1f} | {rate:,.0f} | {rate / self.live:.2f} |")
+        print(f"bench: {self.lines[-1]}", flush=True)
+
+    def measured(self, what: str, events: int, work: Callable[[], object]) -> None:
+        began = time.perf_counter()
+        work()
+        self.add(what, events, time.perf_counter() - began)
+
+
+def from_topic(bootstrap: str, topic: str, dsn: str) -> None:
+    """`replay topics` over all of a topic."""
+    environment = os.environ | {
+        "TURNLEDGER_KAFKA_BOOTSTRAP": bootstrap,
+        "TURNLEDGER_DATABASE_URL": dsn,
+        "TURNLEDGER_TOPIC": topic,
+    }
+    command = [*COMMAND, "replay", "topics", "--from", "beginning", "--to", "now", "--by", "bench", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"replay topics: {done.stdout} {done.stderr}")
 
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--sessions", type=int, default=1000)
-    sessions = given.parse_args().sessions
-    raws = sent(sessions)
+    given.add_argument("--sessions", type=int, default=10_000)
+    given.add_argument("--out", type=Path, default=RESULTS)
+    asked = given.parse_args()
+    raws = sent(asked.sessions)
     ends = [
-        b'{"session_id":"%s","producer":"closer","type":"session.ended","receipt_key":"end","payload":{"status":"stopped"}}'
+        b'{"tenant":"acme","session_id":"%s","producer":"closer","type":"session.ended","receipt_key":"end","payload":{"status":"stopped"}}'
         % name
         for name in sorted({raw.split(b'"session_id":"', 1)[1].split(b'"', 1)[0] for raw in raws})
     ]
     raws += ends
+    count = len(raws)
+    table = Table()
     stack = servers.provide(choose())
-    table: list[str] = []
     try:
         template = databases.migrated_template(stack.database_url)
-        first, second = (databases.create(stack.database_url, template=template) for _ in range(2))
-        measured(
-            "applied as a log",
-            len(raws),
-            partial(apply, first, "log", raws, rounds=-(-len(raws) // 2000)),
-            table,
+        first, second, third = (databases.create(stack.database_url, template=template) for _ in range(3))
+        topic = f"bench-retention-{time.time_ns()}"
+        load = (
+            Record(b"acme/" + raw.split(b'"session_id":"', 1)[1].split(b'"', 1)[0], raw, None) for raw in raws
         )
-        measured("rolled up", len(raws), partial(rolled_up, first), table)
+        asyncio.run(fill(stack.kafka_bootstrap, topic, 4, load))
+        table.add(
+            "live: one worker drains a topic", count, drain(stack.kafka_bootstrap, topic, first, count, 1)[0]
+        )
+        read = partial(from_topic, stack.kafka_bootstrap, topic)
+        table.measured("`replay topics` into an empty ledger", count, partial(read, second))
+        table.measured("`replay topics` where all is known", count, partial(read, first))
+        table.measured("rolled up", count, partial(rolled_up, first))
         moved_back(first, 3)
         with tempfile.TemporaryDirectory() as folder:
             where = place(folder)
@@ -77,34 +115,33 @@ def main() -> None:
                     for one in plans(connection, closed_days(connection), None):
                         write(connection, where, one.tenant, one.day, by="bench")
 
-                measured("archived", len(raws), archive, table)
+                table.measured("archived", count, archive)
             (archived,), _ = find(where)
-            measured("archive checked", len(raws), archived.check, table)
-            with connect(second, "bench", autocommit=True) as connection:
+            table.measured("archive checked", count, archived.check)
+            with connect(third, "bench", autocommit=True) as connection:
                 decider = ArchiveDecider(65536, Redactor())
-                load = partial(replay, connection, where, decider, by="bench")
-                measured("replayed into an empty ledger", len(raws), load, table)
+                bring_back = partial(replay, connection, where, decider, by="bench")
+                table.measured("`replay archive` into an empty ledger", count, bring_back)
         with connect(first, "bench", autocommit=True, lock_seconds=10) as connection:
             rules = Rules(max_sessions=0, keep_content=0)
-            measured(
-                "let go of, each proven first",
-                len(raws),
-                partial(run, connection, rules, by="bench", why="bench"),
-                table,
-            )
+            let_go = partial(run, connection, rules, by="bench", why="bench")
+            table.measured("let go of, each session proven first", count, let_go)
         rolled_up(first)
         assert verify(first, PRICE, settle_seconds=10).holds
         plain = sum(map(len, raws))
         size = archived.manifest.size
     finally:
         stack.close()
-    RESULTS.write_text(
-        f"# Retention and archive, {time.strftime('%Y-%m-%d')}\n\n"
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; `python -m tests.bench.retention --sessions {sessions}`, "
-        "beside other work of the machine.\n\n| what | events | seconds | events/s |\n|---|---|---|---|\n"
-        + "\n".join(table)
-        + f"\n\nThe archive has {size:,} bytes for {plain:,} of events: {plain / size:.1f} times fewer.\n"
+    asked.out.write_text(
+        f"# Retention, archive and reading again, {time.strftime('%Y-%m-%d')}\n\n"
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; `python -m tests.bench.retention --sessions {asked.sessions}`. "
+        "Each alone, one after the other; the last column is the rate over that of one worker in this run.\n\n"
+        "| what | events | seconds | events/s | of live |\n|---|---|---|---|---|\n"
+        + "\n".join(table.lines)
+        + f"\n\nThe archive has {size:,} bytes for {plain:,} of events: {plain / size:.1f} times fewer.\n",
+        encoding="utf-8",
     )
+    print(f"bench: written to {asked.out}", flush=True)
 
 
 if __name__ == "__main__":

@@ -245,6 +245,11 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
     new = start("worker", "--group", f"{topic.group_id}-new", "--standby", environment=there)
     before = digests(database)
     assert run("replay", "projections", "--workers", "1", environment=there).returncode == 0
+    said = run("replay", "status", environment=there).stdout
+    assert (
+        f"events folded {fleet.sent} of {fleet.sent}, compared {fleet.sent} of {fleet.sent}, roll-ups that wait 0"
+        in said
+    )
     eventually(
         lambda: "joined" in new.output() or "health at" in new.output(),
         seconds=30,
@@ -252,6 +257,8 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
     )
     time.sleep(3)
     assert "claimed" not in new.output()
+    claims = "select partition, owner_epoch from ledger.ingest_progress order by 1"
+    first = dict(rows(database, claims))
 
     done = run("replay", "switch", "--group", f"{topic.group_id}-new", "--json", environment=there)
 
@@ -261,6 +268,8 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
     fleet.send(2, 10)
     until_applied(database, topic, fleet.sent, new)
     settled(database, topic)
+    # The switch raised each epoch, its new owner once more: nobody was revoked and claimed again.
+    assert dict(rows(database, claims)) == {partition: epoch + 2 for partition, epoch in first.items()}
     owners = rows(database, "select distinct group_id from ledger.ingest_progress")
     assert owners == [(f"{topic.group_id}-new",)]
     counted = dict(rows(database, "select session_id, count(*) from turnledger.turns group by 1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ import psycopg
 import pytest
 
 from tests.integration.ingesting import at, environment, rows, until_applied, until_projected
+from tests.integration.letting_go import apply
 from tests.stack import databases, servers
 from tests.stack.commands import Running, run
 from tests.stack.topics import Record, Topic, create_topic, produce
-from turnledger.fold import calls, quick, usage
-from turnledger.replay import compare
+from turnledger.fold import calls, quick, state, usage
+from turnledger.replay import compare, shadow
 from turnledger.replay import pieces as working
 from turnledger.replay.differences import Differences
 from turnledger.replay.drop import drop
@@ -219,6 +221,78 @@ def test_a_rebuild_with_unchanged_code_shows_readers_the_same(lived: Lived, conn
     assert shown(lived.url) == before
     found = run("verify", "--settle", "5", environment=lived.environment())
     assert found.stdout.splitlines()[-1] == "verify: all invariants hold", found.stdout
+
+
+def test_a_session_that_is_folded_piece_by_piece_is_the_same_to_the_byte(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = (
+        turn("late", 0, "a", call("l1", 3))
+        + turn("late", 10, "b", call("l2", 4))
+        + turn("late", 20, "c", call("l3", 5))
+    )
+    twice = [
+        *(event | {"stream": "old"} for event in turn("twice", 0, "t", call("w1", 7))),
+        *(event | {"stream": "other"} for event in turn("twice", 0, "u", call("w2", 8))),
+        told("twice", 0, "stream.superseded", {"stream": "old", "reason": "a newer reader"})
+        | {"occurred_at": at(500)},
+    ]
+    lived.send([late[n] for n in (4, 0, 8, 1, 5, 6, 2, 7, 3)])
+    lived.send(twice)
+    before = shown(lived.url)
+    again: list[int] = []
+    real = shadow.LongFold._read_again
+    monkeypatch.setattr(shadow, "LONG_EVENTS", 0)
+    monkeypatch.setattr(shadow, "HELD_EVENTS", 2)
+    monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
+    monkeypatch.setattr(
+        shadow.LongFold, "_read_again", lambda fold: (again.append(fold.entry.session_no), real(fold))
+    )
+
+    done = switched(lived, connection)
+
+    assert (done.differences, done.uncompared) == (0, 0)
+    assert shown(lived.url) == before
+    named = rows(
+        lived.url, "select session_id from ledger.sessions where session_no = any(%s) order by 1", again
+    )
+    assert ("twice",) in named
+    assert ("late",) not in named
+
+
+def test_the_memory_of_a_fold_does_not_follow_the_length_of_a_session(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow, "LONG_EVENTS", 200)
+    monkeypatch.setattr(shadow, "HELD_EVENTS", 200)
+    monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
+    request = {"domain": "a.example", "decision": "allowed"}
+    for session, turns in (("shorter", 50), ("longer", 400)):
+        events = []
+        for number in range(turns):
+            inside = [("net.requested", request, {})] * 18
+            events += turn(session, 20 * number, f"t{number}", *inside)
+        for event in events:
+            event["occurred_at"] = at(event["seq"] / 10)
+        apply(database, session, [json.dumps(event).encode() for event in events], rounds=8)
+    peaks = {}
+    with connect(database, "test", autocommit=True) as link:
+        for number, session in rows(
+            database, "select session_no, session_id from ledger.sessions order by 1"
+        ):
+            tracemalloc.start()
+            with link.transaction():
+                done = shadow.fold_sessions(link, "projection_b", "projection_a", [number], fresh=True)
+            peaks[session] = (done.events, tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        live, other = (
+            compare.differing(link, one, two, [1, 2], sums=False)
+            for one, two in (("projection_a", "projection_b"), ("projection_b", "projection_a"))
+        )
+    assert (live, other) == ({}, {})
+    (few, little), (many, much) = peaks["shorter"], peaks["longer"]
+    assert (few, many) == (1000, 8000)
+    assert much / little < 2
 
 
 def test_what_comes_after_a_switch_is_told_as_if_there_had_been_none(

@@ -69,6 +69,9 @@ def projections(
         ),
     ] = None,
     workers: Workers = None,
+    rate: Annotated[
+        float, typer.Option(min=0, help="At most so many events a second; 0 is without limit.")
+    ] = 0,
     settle: Settle = 30.0,
     by: By = None,
     as_json: Json = False,
@@ -92,7 +95,7 @@ def projections(
                 numbers = what_came_since(connection, instant).sessions
                 chosen = numbers.after(-(2**62), 2**62) if numbers is not None else None
         rebuild = begin(connection, by=by or person(), tenant=tenant, since=instant, since_sessions=chosen)
-        with Processes(workers or os.cpu_count() or 1, url, rebuild) as hands, _told() as told:
+        with Processes(workers or os.cpu_count() or 1, url, rebuild, rate=rate) as hands, _told() as told:
             rebuilder = Rebuilder(connection, rebuild, hands, told, settle)
             rebuilder.run()
         found = compare.diff(connection)
@@ -134,27 +137,31 @@ def _told() -> Iterator[Any]:
         task = bar.add_task("folding", total=None, said="")
 
         def told(progress: Progress) -> None:
-            said = f"{progress.events_done:,} of {progress.events:,} events, {progress.marks:,} roll-ups wait"
+            done, total = progress.events_done, progress.events
+            if progress.compared:
+                done, total = progress.compared_done, progress.compared
+            said = f"{done:,} of {total:,} events, {progress.marks:,} roll-ups wait"
             bar.update(
                 task,
                 description=progress.phase,
-                total=progress.events,
-                completed=progress.events_done,
+                total=total,
+                completed=done,
                 said=said,
             )
 
         yield told
 
 
-def work(number: Annotated[int, typer.Argument()]) -> None:
+def work(number: Annotated[int, typer.Argument()], rate: float = 0.0) -> None:
     """For the processes that `replay projections` starts by itself."""
     from turnledger.replay.generation import NotNow, open_rebuild
-    from turnledger.replay.hands import tied
+    from turnledger.replay.hands import polite, tied
     from turnledger.replay.pieces import run_pieces
     from turnledger.rollup.prices import PriceBook
     from turnledger.store.connect import connect
 
     ended = tied()
+    polite()
     with _database() as url:
         with connect(url, "replay projector") as connection:
             rebuild = open_rebuild(connection)
@@ -162,7 +169,7 @@ def work(number: Annotated[int, typer.Argument()]) -> None:
             raise NotNow(
                 "that rebuild is not open (any more): this command is for the processes of `turnledger replay projections`."
             )
-        run_pieces(url, rebuild, PriceBook(), ended)
+        run_pieces(url, rebuild, PriceBook(), ended, rate=rate)
 
 
 def status(as_json: Json = False) -> None:
@@ -191,7 +198,8 @@ def status(as_json: Json = False) -> None:
             f"at {rebuild['started_at']}, {'at work' if rebuild['at_work'] else 'nobody works on it'}"
         )
         typer.echo(
-            f"  pieces {rebuild['pieces_done']} of {rebuild['pieces']}, events {rebuild['events_done']} of {rebuild['events']}, "
+            f"  pieces {rebuild['pieces_done']} of {rebuild['pieces']}, events folded {rebuild['events_done']} of {rebuild['events']}, "
+            f"compared {rebuild['compared_done']} of {rebuild['compared']}, "
             f"roll-ups that wait {rebuild['marks']}, differ {rebuild['differences']}, to be compared {rebuild['in_doubt']}, "
             f"refused {rebuild['refused']}"
         )

@@ -15,7 +15,16 @@ from turnledger.ingest import load
 from turnledger.ingest.cache import SessionCache, SessionEntry, SessionKey
 from turnledger.replay import compare
 from turnledger.replay.generation import Connection, Rebuild
-from turnledger.replay.shadow import Stored, carry_vacuumed, learn, new_entry, stored_events, units_of
+from turnledger.replay.shadow import (
+    LongFold,
+    Stored,
+    carry_vacuumed,
+    learn,
+    long_among,
+    new_entry,
+    stored_events,
+    units_of,
+)
 from turnledger.store.named import query
 from turnledger.store.read import of_slot
 from turnledger.store.vacuumed import vacuumed_among
@@ -23,6 +32,8 @@ from turnledger.store.write import store_projection
 from turnledger.store.write_rows import Unit
 
 CACHE_BYTES = 192 * 1024 * 1024
+PASS_EVENTS = 10_000
+"""Of one pass: about 6 KiB each are held."""
 
 
 @dataclass(slots=True)
@@ -59,13 +70,18 @@ class Beyond:
         }
 
 
-def beyond(connection: Connection, generation: str) -> Beyond:
-    """What was committed beyond the position of ``generation``. Batches of a partition become visible in the order of their numbers."""
+def beyond(connection: Connection, generation: str, most: int | None = None) -> Beyond:
+    """What was committed beyond the position of ``generation``, or the first of it: batches until they have ``most`` events.
+
+    Batches of a partition become visible in the order of their numbers.
+    """
     row = connection.execute(query("replay/least"), {"generation": generation}).fetchone()
     found = Beyond()
     for topic, partition, batch_no, events, day in connection.execute(
         query("replay/batches"), {"generation": generation, "least": row[0] if row is not None else 0}
     ):
+        if most is not None and found.events >= most:
+            break
         found.batches.append(batch_no)
         found.events += events
         found.day = min(found.day, day)
@@ -118,10 +134,10 @@ class Follower:
         self._used = []
 
     def run(self) -> Pass:
-        """One pass, committed."""
+        """One pass of bounded size, committed."""
         try:
             with self.connection.transaction():
-                done = self.pass_in(beyond(self.connection, self.rebuild.generation))
+                done = self.pass_in(beyond(self.connection, self.rebuild.generation, PASS_EVENTS))
         except BaseException:
             self.forget()
             raise
@@ -151,15 +167,24 @@ class Follower:
         cold = [
             number for number in folded if number not in self._keys or self._keys[number] not in self.cache
         ]
-        histories = stored_events(connection, "replay/events", {"sessions": cold}) if cold else {}
+        long = long_among(connection, cold) if cold else set()
+        short = [number for number in cold if number not in long]
+        histories = stored_events(connection, "replay/events", {"sessions": short}) if short else {}
         turns = load.written_turns(connection, cold, rebuild.live)
         for one in load.find_numbers(connection, cold):
             entry = new_entry(one, turns.get(one.session_no, {}))
             self._keys[one.session_no] = one.key
-            self._ahead[one.key] = self._newer(histories[one.session_no], what)
-            self.cache.put(entry)
             self._used.append(entry)
-            units += self._extended(entry, histories[one.session_no], what, done)
+            if one.session_no in long:
+                fold = LongFold(connection, rebuild.slot, entry, fresh=False)
+                done.refused += fold.run().refused
+                self._ahead[one.key] = self._newer(fold.batches, what)
+                self.cache.put(entry)
+                continue
+            history = histories[one.session_no]
+            self._ahead[one.key] = self._newer((event.batch_no for event in history), what)
+            self.cache.put(entry)
+            units += self._extended(entry, history, what, done)
         gone = set(cold)
         for number, events in folded.items():
             if number in gone:
@@ -207,7 +232,7 @@ class Follower:
             entry.state.extend([one.event for one in events])
         except NeedsHistory:
             self._restore(entry, what)
-        units, refused = units_of(entry, self._changes(entry, what))
+        units, refused = units_of(self.connection, entry, self._changes(entry, what))
         done.refused += refused
         return units
 
@@ -222,14 +247,16 @@ class Follower:
         number = entry.session_no
         history = stored_events(self.connection, "replay/events", {"sessions": [number]})[number]
         learn(entry, history)
-        self._ahead[entry.key] = self._newer(history, what)
-        entry.state.restore([one.event for one in history])
+        # What comes with a later pass is not taken now: its rows would be made by nobody.
+        later = self._newer((one.batch_no for one in history), what) - self._ahead.get(entry.key, set())
+        entry.state.restore([one.event for one in history if one.batch_no not in later])
 
     @staticmethod
-    def _newer(history: Iterable[Stored], what: Beyond) -> set[int]:
+    def _newer(batches: Iterable[int], what: Beyond) -> set[int]:
+        """Of those of a history, the ones that come again with a later pass."""
         known = set(what.batches)
         least = min(known, default=0)
-        return {one.batch_no for one in history if one.batch_no > least} - known
+        return {batch_no for batch_no in batches if batch_no > least} - known
 
     def _revisions(self, sessions: Sequence[int]) -> None:
         rebuild = self.rebuild

@@ -19,6 +19,7 @@ LIVES = 5
 """So often a process that dies is started again, unless it had worked for a while."""
 SETTLED_SECONDS = 20.0
 END_SECONDS = 20.0
+NICE = 10
 
 
 class HandsFailed(TurnledgerError):
@@ -28,7 +29,8 @@ class HandsFailed(TurnledgerError):
 class Processes:
     """``count`` processes. A context manager: at its end they end after the piece at hand."""
 
-    def __init__(self, count: int, database_url: str, rebuild: Rebuild) -> None:
+    def __init__(self, count: int, database_url: str, rebuild: Rebuild, *, rate: float = 0.0) -> None:
+        """``rate``: events a second at most, of all of them; 0 is no limit."""
         if not 1 <= count <= MOST:
             raise TurnledgerError(
                 f"--workers {count} cannot be meant: give a number from 1 to {MOST}, one a core."
@@ -36,6 +38,7 @@ class Processes:
         self.count = count
         self.database_url = database_url
         self.rebuild = rebuild
+        self.rate = rate
         self._running: list[tuple[subprocess.Popen[bytes], float]] = []
         self._deaths = 0
 
@@ -76,12 +79,23 @@ class Processes:
             time.sleep(0.5 * self._deaths)
             self._running[at] = self._start()
 
+    @property
+    def pids(self) -> list[int]:
+        """Of those that are at work."""
+        return [process.pid for process, _ in self._running]
+
     def _start(self) -> tuple[subprocess.Popen[bytes], float]:
         # -P: the folder it is started in is no place for modules.
         command = [sys.executable, "-P", "-m", "turnledger", "replay", "work", str(self.rebuild.rebuild_no)]
+        command += ["--rate", str(self.rate / self.count)]
         environment = os.environ | {"TURNLEDGER_DATABASE_URL": self.database_url}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
         return process, time.monotonic()
+
+
+def polite() -> None:
+    """In such a process: whoever serves live work comes first. It costs nothing where a core is free."""
+    os.nice(NICE)
 
 
 def tied() -> Callable[[float], bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -29,6 +31,8 @@ from turnledger.store.write import PROJECTED
 MANY = 1000
 """Sessions among which some are chosen that no other process is at."""
 MANY_WINDOW = 20_000
+COLLECTED = 100_000
+"""Objects between two looks for cycles, some pieces' worth: as often as Python does it by itself, it takes a fifth of the fold's time."""
 
 
 class ShadowRollup(Rollup):
@@ -78,6 +82,8 @@ class Pieces:
     price: PriceSource
     on_piece: Callable[[str], None] = lambda kind: None
     """Hears the kind of each piece that is done."""
+    events: int = 0
+    """Of the pieces that it did."""
     _connection: Connection | None = None
     _rollup: ShadowRollup | None = field(default=None)
 
@@ -106,7 +112,7 @@ class Pieces:
             ).fetchone()
             if row is None:
                 return False
-            number, kind, sessions = row
+            number, kind, sessions, events = row
             if kind == "compare":
                 self._compare(connection, sessions)
             elif kind == "carry":
@@ -117,6 +123,7 @@ class Pieces:
             connection.execute(
                 query("replay/chunk_done"), {"rebuild_no": rebuild.rebuild_no, "chunk_no": number}
             )
+        self.events += events
         self.on_piece(kind)
         return True
 
@@ -194,14 +201,26 @@ def carry(connection: Connection, rebuild: Rebuild, sessions: Sequence[int]) -> 
 
 
 def run_pieces(
-    database_url: str, rebuild: Rebuild, price: PriceSource, ended: Callable[[float], bool]
+    database_url: str,
+    rebuild: Rebuild,
+    price: PriceSource,
+    ended: Callable[[float], bool],
+    *,
+    rate: float = 0.0,
 ) -> None:
-    """Work until ``ended(seconds)``, which waits so long, says so. For a process of its own."""
+    """Work until ``ended(seconds)``, which waits so long, says so. For a process of its own. ``rate``: events a second at most; 0 is no limit."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTED, 50, 1000)
     work = Pieces(database_url, rebuild, price)
     load_as_microseconds(work.connection())
     try:
-        while not ended(0.0):
+        free_at = time.monotonic()
+        while not ended(max(0.0, free_at - time.monotonic())):
+            before = work.events
             if work.step():
+                if rate:
+                    free_at = max(free_at, time.monotonic() - 1) + (work.events - before) / rate
                 continue
             tick = work.roll_up()
             if not tick.done and ended(0.05 if tick.met else 0.2):

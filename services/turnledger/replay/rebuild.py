@@ -13,7 +13,7 @@ from typing import Protocol
 from psycopg import sql
 
 from turnledger.fold.version import FOLD_VERSION
-from turnledger.replay.follow import Follower, beyond, noted, touched
+from turnledger.replay.follow import PASS_EVENTS, Follower, beyond, noted, touched
 from turnledger.replay.generation import Connection, NotNow, Rebuild, alone, open_rebuild, same_fold, slots
 from turnledger.replay.pieces import Pieces, look_again
 from turnledger.store.connect import connect
@@ -25,7 +25,7 @@ PIECE_EVENTS = 4000
 SESSION_WEIGHT = 4
 """A session costs about as much as so many events more."""
 FOLLOWED_SESSIONS = 3000
-"""More sessions than this moved: they are shared out in pieces, and each is folded from its beginning."""
+"""More sessions than this moved among the first events of a pass: all that moved are shared out in pieces, and each is folded from its beginning."""
 LOOKED_AT = 500
 """Sessions compared in one snapshot."""
 SETTLE_SECONDS = 30.0
@@ -41,7 +41,11 @@ class Progress:
 
     phase: str
     events: int
+    """Of the pieces that are folded or carried over; those of a session that is folded again count again."""
     events_done: int
+    compared: int
+    """The same events, once more: of the pieces that are compared."""
+    compared_done: int
     pieces: int
     pieces_done: int
     marks: int
@@ -249,13 +253,15 @@ class Rebuilder:
 
     def catch_up(self) -> bool:
         """Fold what moved since. True where so much of it did that more will have moved meanwhile."""
-        what = beyond(self.connection, self.rebuild.generation)
+        first = beyond(self.connection, self.rebuild.generation, PASS_EVENTS)
         if (
-            what.events <= FOLLOWED_SESSIONS
-            or len(moved := touched(self.connection, what)) <= FOLLOWED_SESSIONS
+            first.events <= FOLLOWED_SESSIONS
+            or len(touched(self.connection, first)) <= FOLLOWED_SESSIONS
         ):
             return self.follower.run().events > FOLLOWED_SESSIONS
         self.follower.forget()
+        what = beyond(self.connection, self.rebuild.generation)
+        moved = touched(self.connection, what)
         with self.connection.transaction():
             self.connection.execute(
                 query("replay/set_targets"), {"generation": self.rebuild.generation, **what.places()}
@@ -328,18 +334,22 @@ class Rebuilder:
 
 def progress(connection: Connection, rebuild: Rebuild) -> Progress:
     """How far the pieces of a rebuild are."""
-    events = events_done = pieces = done = 0
+    events = events_done = compared = compared_done = pieces = done = 0
     for row in connection.execute(query("replay/chunks"), {"rebuild_no": rebuild.rebuild_no}):
         pieces += row[1]
         done += row[2]
-        events += row[3]
-        events_done += row[4]
+        if row[0] == "compare":
+            compared += row[3]
+            compared_done += row[4]
+        else:
+            events += row[3]
+            events_done += row[4]
     marks = connection.execute(
         "select count(*) from (select distinct session_no from ledger.shadow_marks) m"
     ).fetchone()
     hours = connection.execute(f"select exists (select from {rebuild.slot}.hour_marks)".encode()).fetchone()
     waiting = (marks[0] if marks is not None else 0) + int(hours is not None and hours[0])
-    return Progress(rebuild.phase, events, events_done, pieces, done, waiting)
+    return Progress(rebuild.phase, events, events_done, compared, compared_done, pieces, done, waiting)
 
 
 def open_connection(database_url: str) -> Connection:

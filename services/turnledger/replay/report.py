@@ -38,6 +38,8 @@ def _rebuild(connection: Connection) -> Row | None:
     row |= {
         "events": far.events,
         "events_done": far.events_done,
+        "compared": far.compared,
+        "compared_done": far.compared_done,
         "pieces": far.pieces,
         "pieces_done": far.pieces_done,
         "marks": far.marks,

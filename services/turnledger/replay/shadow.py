@@ -1,4 +1,4 @@
-"""Folds sessions from the ledger into a generation that nobody reads: in pieces, each from its whole history (design 6).
+"""Folds sessions from the ledger into a generation that nobody reads: each from its whole history, a long one piece by piece (design 6).
 
 It writes projections and nothing else: what the ledger knows of streams, gaps and duplicates is the ingest worker's.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -15,11 +15,11 @@ from psycopg import sql
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected
-from turnledger.fold.state import SessionChanges, SessionState
+from turnledger.fold.state import NeedsHistory, SessionChanges, SessionState
 from turnledger.ingest import load
 from turnledger.ingest.cache import SessionEntry, StreamEntry, WrittenTurn
 from turnledger.ingest.load import Found
-from turnledger.ingest.project import project
+from turnledger.ingest.project import project, receipts_named
 from turnledger.replay.generation import Connection
 from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
@@ -27,6 +27,14 @@ from turnledger.store.read import LedgerUnreadable
 from turnledger.store.vacuumed import DETAIL, carry, vacuumed_among
 from turnledger.store.write import store_projection
 from turnledger.store.write_rows import Unit
+
+LONG_EVENTS = 4000
+"""A session of more is not held as a whole: about 6 KiB an event."""
+HELD_EVENTS = 1000
+"""Of a long session at once."""
+HELD_BYTES = 4 * 1024 * 1024
+FETCHED = 250
+"""Rows of one answer of the database: a record may have a mebibyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,11 @@ class Folded:
     refused: int = 0
     """Units that Postgres would not take."""
 
+    def add(self, other: Folded) -> None:
+        self.sessions += other.sessions
+        self.events += other.events
+        self.refused += other.refused
+
 
 def stored_events(
     connection: Connection, name: str, parameters: Mapping[str, object]
@@ -57,23 +70,52 @@ def stored_events(
 
     Raises ``LedgerUnreadable``.
     """
-    read = FastReader(limit=sys.maxsize).read
     found: dict[int, list[Stored]] = defaultdict(list)
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query(name), parameters)
-        for session_no, stream_no, seq, offset, batch_no, raw in cursor:
-            event = read(raw)
-            if isinstance(event, Rejected):
-                raise LedgerUnreadable(
-                    f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
-                    f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
-                )
-            event.position = offset
-            found[session_no].append(Stored(event, stream_no, seq, batch_no))
+        for session_no, one in _read(cursor):
+            found[session_no].append(one)
     for events in found.values():
         # A state extends best in the order in which a worker saw them.
         events.sort(key=lambda one: (one.batch_no, one.event.position))
     return found
+
+
+def _read(rows: Iterable[tuple[int, int, int, int, int, bytes]]) -> Iterator[tuple[int, Stored]]:
+    read = FastReader(limit=sys.maxsize).read
+    for session_no, stream_no, seq, offset, batch_no, raw in rows:
+        event = read(raw)
+        if isinstance(event, Rejected):
+            raise LedgerUnreadable(
+                f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
+                f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
+            )
+        event.position = offset
+        event.length = len(raw)
+        yield session_no, Stored(event, stream_no, seq, batch_no)
+
+
+def _in_pieces(connection: Connection, session_no: int) -> Iterator[list[Stored]]:
+    """The events of one session, some at a time. In the caller's transaction."""
+    piece: list[Stored] = []
+    size = 0
+    with connection.cursor("ordered_events", binary=True) as cursor:
+        cursor.itersize = FETCHED
+        cursor.execute(query("replay/ordered_events"), {"session_no": session_no})
+        for _, one in _read(cursor):
+            piece.append(one)
+            size += one.event.length
+            if len(piece) >= HELD_EVENTS or size >= HELD_BYTES:
+                yield piece
+                piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def long_among(connection: Connection, sessions: Sequence[int]) -> set[int]:
+    """Those of the sessions that are not to be held as a whole."""
+    rows = connection.execute(query("replay/lengths"), {"sessions": list(sessions)})
+    return {number for number, events in rows if events > LONG_EVENTS}
 
 
 def new_entry(one: Found, turns: Mapping[str, WrittenTurn]) -> SessionEntry:
@@ -104,9 +146,11 @@ def learn(entry: SessionEntry, events: Iterable[Stored]) -> None:
             stream.receipts[receipt_hash(event.receipt_key)] = -1 - one.seq
 
 
-def units_of(entry: SessionEntry, changes: SessionChanges) -> tuple[list[Unit], int]:
+def units_of(connection: Connection, entry: SessionEntry, changes: SessionChanges) -> tuple[list[Unit], int]:
     """The units that write what moved, and how many cannot even be made."""
-    units, refused = project(entry, changes, {})
+    named = receipts_named(entry, changes)
+    ordinals = load.known_receipts(connection, list(named)) if named else {}
+    units, refused = project(entry, changes, ordinals)
     return units, len(refused)
 
 
@@ -121,10 +165,95 @@ def carry_vacuumed(connection: Connection, slot: str, live: str, sessions: Colle
         )
 
 
+class LongFold:
+    """One long session, folded from its beginning in the caller's transaction: turns are written as they end, and let go of.
+
+    Memory grows with what a state keeps of its items and turns, not with its events. Where an event comes behind what was let go of, the session is
+    read whole after all, as a worker reads it.
+    """
+
+    def __init__(self, connection: Connection, slot: str, entry: SessionEntry, *, fresh: bool) -> None:
+        self.connection = connection
+        self.slot = slot
+        self.entry = entry
+        self.fresh = fresh
+        self.done = Folded(sessions=1)
+        self.batches: set[int] = set()
+        """Whose events it was made of."""
+        self._live = {
+            key: WrittenTurn(turn.turn_no, turn.revision, turn.digest) for key, turn in entry.turns.items()
+        }
+        """Turns as readers see them."""
+        self._written: set[int] = set()
+        """Numbers of turns that stand in the slot."""
+
+    def run(self) -> Folded:
+        """Raises ``LedgerUnreadable``."""
+        state = self.entry.state
+        whole = True
+        for piece in _in_pieces(self.connection, self.entry.session_no):
+            self._learn(piece)
+            self.done.events += len(piece)
+            try:
+                state.extend([one.event for one in piece])
+                if whole:
+                    self._store(state.take_changes(False))
+                    state.drop_closed()
+            except NeedsHistory:
+                # What comes is taken all the same; what was let go of is read again at the end, once.
+                whole = False
+        if not whole:
+            self._read_again()
+        try:
+            self._store(state.take_changes(True, force=True))
+        except NeedsHistory:
+            self._read_again()
+            self._store(state.take_changes(True, force=True))
+        return self.done
+
+    def _read_again(self) -> None:
+        number = self.entry.session_no
+        history = stored_events(self.connection, "replay/events", {"sessions": [number]})[number]
+        self.entry.state.restore([one.event for one in history])
+
+    def _learn(self, events: Iterable[Stored]) -> None:
+        for stream in self.entry.streams.values():
+            # What is asked for later is asked of the ledger.
+            stream.receipts.clear()
+        learn(self.entry, events)
+        self.batches.update(one.batch_no for one in events)
+
+    def _store(self, changes: SessionChanges) -> None:
+        for turn in changes.turns:
+            self._as_readers_see_it(turn.turn.key, turn.digest)
+        units, refused = units_of(self.connection, self.entry, changes)
+        self.done.refused += refused
+        if self.fresh:
+            units = [unit for unit in units if not unit.wipe]
+        for unit in units:
+            if unit.turn is None:
+                continue
+            number = unit.turn[1]
+            unit.delete_turn = number in self._written
+            if unit.rows:
+                self._written.add(number)
+            else:
+                self._written.discard(number)
+        self.done.refused += len(store_projection(self.connection, self.slot, units))
+
+    def _as_readers_see_it(self, key: str, digest: str) -> None:
+        """A turn that is written more than once has moved once: from what readers see."""
+        written = self.entry.turns.get(key)
+        if written is not None:
+            live = self._live.get(key)
+            written.revision = 1 if live is None else live.revision
+            written.digest = digest if live is None else live.digest
+
+
 def fold_sessions(
     connection: Connection, slot: str, live: str, sessions: Sequence[int], *, fresh: bool
 ) -> Folded:
-    """Fold some sessions whole and write them into ``slot``, in the caller's transaction. ``fresh``: nothing of them stands there yet.
+    """Fold some sessions from their beginning and write them into ``slot``, in the caller's transaction. ``fresh``: nothing of them stands there yet.
 
     ``live``: the schema that readers see. Raises ``LedgerUnreadable``.
     """
@@ -134,21 +263,24 @@ def fold_sessions(
         carry_vacuumed(connection, slot, live, gone)
         sessions = [number for number in sessions if number not in gone]
     turns = load.written_turns(connection, sessions, live)
-    stored = stored_events(connection, "replay/events", {"sessions": list(sessions)})
+    long = long_among(connection, sessions)
+    short = [number for number in sessions if number not in long]
+    stored = stored_events(connection, "replay/events", {"sessions": short})
     units: list[Unit] = []
     for one in load.find_numbers(connection, sessions):
+        entry = new_entry(one, turns.pop(one.session_no, {}))
+        if one.session_no in long:
+            done.add(LongFold(connection, slot, entry, fresh=fresh).run())
+            continue
         events = stored.pop(one.session_no, [])
-        entry = new_entry(one, turns.get(one.session_no, {}))
         if not events:
             if not fresh:
                 units.append(Unit(one.session_no, *one.key, one.home[1], 0, wipe=True))
             continue
         learn(entry, events)
         entry.state.extend([each.event for each in events])
-        made, refused = units_of(entry, entry.state.take_changes(True, force=True))
+        made, refused = units_of(connection, entry, entry.state.take_changes(True, force=True))
         units += (unit for unit in made if not (fresh and unit.wipe))
-        done.sessions += 1
-        done.events += len(events)
-        done.refused += refused
+        done.add(Folded(1, len(events), refused))
     done.refused += len(store_projection(connection, slot, units))
     return done

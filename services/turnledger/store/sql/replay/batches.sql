@@ -12,3 +12,4 @@ from (
 left join ledger.projection_progress p
     on p.generation = %(generation)s and p.topic = b.topic and p.partition = b.partition
 where b.batch_no > coalesce(p.batch_no, 0)
+order by b.batch_no

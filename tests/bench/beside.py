@@ -1,0 +1,329 @@
+"""Live traffic beside a rebuild and a switch (``tests.bench.rebuild``): how long a turn takes to be visible without and with them, and whether
+every event is told once.
+
+At a steady rate sessions take turns; one worker applies them. After a while of that alone `replay projections` fills the other generation, and `replay switch
+--group` shows it and hands all partitions to a worker that stands by. Three readers look all the time, each their own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from aiokafka import AIOKafkaProducer
+
+from tests.bench.generate import records
+from tests.fault.test_rebuild_live import Readers, turn
+
+COMMAND = [sys.executable, "-c", "from turnledger.cli import main; main()"]
+WARM_SECONDS = 5.0
+"""Before the first sample: caches, new sessions."""
+AFTER_SECONDS = 5.0
+EVERY = 4
+"""One of so many turns is waited for."""
+LAG_SECONDS = 120.0
+
+ALONE, REBUILT, SWITCHED = "alone", "beside the rebuild", "around the switch"
+
+
+@dataclass(slots=True)
+class Beside:
+    """What was seen. Times in ms."""
+
+    rate: float
+    events: int
+    """Told while it went on."""
+    seconds: float
+    """Of the rebuild, to its end."""
+    workers: int
+    spread: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    """(turns, p50, p99) from the end of a turn being produced to the turn being visible, by what went on beside it."""
+    held_ms: int = 0
+    handed_ms: list[float] = field(default_factory=list)
+    """By partition: from the last round of the old group to the first of the other one."""
+    lag_seconds: float = 0.0
+    """From the last event to a lag of 0."""
+    looks: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def growth(self) -> float:
+        """p99 of all turns from the beginning of the rebuild on, over p99 without it."""
+        return self.spread["with both"][2] / self.spread[ALONE][2]
+
+    def lines(self) -> list[str]:
+        """As Markdown."""
+        each = [
+            f"| {name} | {count:,} | {p50:.0f} | {p99:.0f} |"
+            for name, (count, p50, p99) in self.spread.items()
+        ]
+        return [
+            f"Beside live traffic of {self.rate:,.0f} events/s (half of the live rate; one worker, no roll-ups): {self.events:,} events while a rebuild with "
+            f"{self.workers} processes took {self.seconds:.0f} s and was switched to.",
+            "",
+            "| a turn's end to its row | turns | p50 ms | p99 ms |",
+            "|---|---|---|---|",
+            *each,
+            "",
+            f"p99 grew {self.growth:.2f} times. At the switch partitions stood still for {self.held_ms} ms; each was handed to the other group, without a "
+            f"rebalance, within {', '.join(f'{ms:.0f}' for ms in self.handed_ms)} ms (from last round to first round). Lag was 0 again "
+            f"{self.lag_seconds:.1f} s after the last event. Readers looked {self.looks:,} times. Faults: {'; '.join(self.faults) or 'none'}.",
+        ]
+
+
+@dataclass
+class Fleet:
+    """Sessions that take turns at a steady rate, and what is seen of them. Runs a loop in a thread of its own."""
+
+    bootstrap: str
+    topic: str
+    dsn: str
+    rate: float
+    phase: str = "warm"
+    sent: int = 0
+    turns: int = 0
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    waiting: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    _end: threading.Event = field(default_factory=threading.Event)
+    _done: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Until the block ends; then until everything that was waited for was seen."""
+        threads = [
+            threading.Thread(target=self._guarded, args=(work,))
+            for work in (lambda: asyncio.run(self._produce()), self._watch)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            threads[0].join()
+            until = time.monotonic() + LAG_SECONDS
+            while self.waiting and time.monotonic() < until and not self.failed:
+                time.sleep(0.05)
+            self._done.set()
+            threads[1].join()
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.failed.append(repr(error))
+
+    async def _produce(self) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, compression_type="lz4", linger_ms=5, max_batch_size=1 << 17
+        )  # fmt: skip
+        await producer.start()
+        try:
+            began = time.perf_counter()
+            load = self._load()
+            first = self.sent
+            while not self._end.is_set():
+                due = first + int((time.perf_counter() - began) * self.rate)
+                while self.sent < due:
+                    record = next(load)
+                    now = time.perf_counter()
+                    await producer.send(self.topic, record.value, key=record.key)
+                    self.sent += 1
+                    if record.ends_turn is not None:
+                        self.turns += 1
+                        if self.turns % EVERY == 0:
+                            with self._lock:
+                                self.waiting[record.ends_turn] = (now, self.phase)
+                await asyncio.sleep(0.002)
+            await producer.flush()
+        finally:
+            await producer.stop()
+
+    def _load(self) -> Iterator[Any]:
+        number = 0
+        while True:
+            yield from records("backlog", 500_000, seed=1000 + number, prefix="beside")
+            number += 1
+
+    def _watch(self) -> None:
+        ask = (
+            "select s.session_id, t.turn_id from unnest(%s::text[], %s::text[]) as w(session_id, turn_id)"
+            " join ledger.sessions s on s.tenant = 'acme' and s.session_id = w.session_id"
+            " join projection_{}.turns t on t.session_no = s.session_no and t.turn_id = w.turn_id where t.status <> 'open'"
+        )
+        with psycopg.connect(self.dsn, autocommit=True) as link:
+            while not self._done.is_set():
+                with self._lock:
+                    names = list(self.waiting)[:300]
+                if names:
+                    row = link.execute("select generation from turnledger.active").fetchone()
+                    assert row is not None
+                    columns = ([name for name, _ in names], [name for _, name in names])
+                    found = link.execute(ask.format(row[0]).encode(), columns).fetchall()
+                    now = time.perf_counter()
+                    with self._lock:
+                        for name in found:
+                            at, phase = self.waiting.pop(name)
+                            self.samples.setdefault(phase, []).append((now - at) * 1e3)
+                time.sleep(0.01)
+
+
+def spread(values: list[float]) -> tuple[int, float, float]:
+    cuts = statistics.quantiles(values, n=100)
+    return len(values), cuts[49], cuts[98]
+
+
+def _start(environment: dict[str, str], *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
+    log = Path(tempfile.mkstemp(prefix="turnledger-bench-", suffix=".log")[1])
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            [*COMMAND, *arguments], env=environment, stdout=out, stderr=out, start_new_session=True
+        ), log
+
+
+def _until(what: str, true: Any, seconds: float = 120.0) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            raise RuntimeError(f"{what} did not come to be")
+        time.sleep(0.02)
+
+
+async def _send(bootstrap: str, topic: str, sent: list[Any]) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    for record in sent:
+        await producer.send(topic, record.value, key=record.key)
+    await producer.flush()
+    await producer.stop()
+
+
+def beside(
+    bootstrap: str, topic: str, dsn: str, there: int, rate: float, alone_seconds: float, workers: int
+) -> Beside:
+    """``there``: records of the topic that are applied already. ``dsn``: their database, whose other generation is empty."""
+    environment = os.environ | {
+        "TURNLEDGER_KAFKA_BOOTSTRAP": bootstrap, "TURNLEDGER_DATABASE_URL": dsn, "TURNLEDGER_TOPIC": topic,
+        "TURNLEDGER_ROUND_EVENTS": "5000",
+    }  # fmt: skip
+    marked = [record for n in range(8) for record in turn("marked", n)]
+    fleet = Fleet(bootstrap, topic, dsn, rate, sent=there + len(marked))
+    found = Beside(rate, 0, 0.0, workers)
+    with ExitStack() as at_end, psycopg.connect(dsn, autocommit=True) as link:
+
+        def ended(process: subprocess.Popen[bytes]) -> None:
+            process.terminate()
+            process.wait(timeout=60)
+
+        def applied() -> int:
+            row = link.execute(
+                "select coalesce(sum(next_offset), 0)::int8 from ledger.ingest_progress"
+            ).fetchone()
+            return int(row[0]) if row is not None else 0
+
+        asyncio.run(_send(bootstrap, topic, marked))
+        old, _ = _start(environment, "worker", "--health-port", "0")
+        at_end.callback(ended, old)
+        _until("the first turns", lambda: applied() >= fleet.sent)
+        other = f"bench-other-{time.time_ns()}"
+        new, log = _start(environment, "worker", "--health-port", "0", "--standby", "--group", other)
+        at_end.callback(ended, new)
+        _until("the other group", lambda: "health at" in log.read_text() or "joined" in log.read_text())
+        seen = "select count(*) from turnledger.turns where session_id = 'marked' and status <> 'open'"
+        _until("the marked session", lambda: link.execute(seen).fetchone() == (8,))
+        readers = Readers(dsn)
+        before = fleet.sent
+        with fleet.going_on():
+            time.sleep(WARM_SECONDS)
+            readers.start()
+            fleet.phase = ALONE
+            time.sleep(alone_seconds)
+            fleet.phase = REBUILT
+            began = time.perf_counter()
+            made = subprocess.run(
+                [*COMMAND, "replay", "projections", "--workers", str(workers), "--json"],
+                env=environment, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            found.seconds = time.perf_counter() - began
+            fleet.phase = SWITCHED
+            if made.returncode:
+                found.faults.append(f"replay projections: {made.stdout} {made.stderr}")
+            # What nobody writes any more tells the two generations apart.
+            planted = "update projection_b.turns set grade = %s where session_no = (select session_no from ledger.sessions where session_id = 'marked')"
+            link.execute(planted, ("planted",))
+            done = subprocess.run(
+                [*COMMAND, "replay", "switch", "--group", other, "--settle", "60", "--json"],
+                env=environment, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            time.sleep(AFTER_SECONDS)
+        ended_at = time.perf_counter()
+        readers.stop()
+        link.execute(planted, ("complete",))
+        _until("a lag of 0", lambda: applied() >= fleet.sent, LAG_SECONDS)
+        found.lag_seconds = time.perf_counter() - ended_at
+        found.events = fleet.sent - before
+        if done.returncode:
+            found.faults.append(f"replay switch: {done.stdout} {done.stderr}")
+        else:
+            found.held_ms = json.loads(done.stdout)["held_ms"]
+            found.handed_ms = _handed(link, topic)
+        if old.poll() is not None or new.poll() is not None:
+            found.faults.append("a worker ended")
+        for name in (ALONE, REBUILT, SWITCHED):
+            found.spread[name] = spread(fleet.samples.get(name, []))
+        found.spread["with both"] = spread(fleet.samples[REBUILT] + fleet.samples[SWITCHED])
+        found.looks = readers.looks
+        found.faults += [*readers.faults, *fleet.failed, *_counted(link, fleet, topic)]
+    return found
+
+
+def _handed(link: psycopg.Connection[Any], topic: str) -> list[float]:
+    """ms from the last round of the epoch before to the first of the last one, by partition."""
+    return [
+        float(row[0])
+        for row in link.execute(
+            "select extract(epoch from min(b.committed_at) filter (where b.epoch >= p.owner_epoch) - max(b.committed_at) "
+            "filter (where b.epoch < p.owner_epoch)) * 1000 from ledger.ingest_batches b join ledger.ingest_progress p using (topic, partition) "
+            "where b.topic = %s group by b.partition order by b.partition",
+            (topic,),
+        )
+        if row[0] is not None
+    ]
+
+
+def _counted(link: psycopg.Connection[Any], fleet: Fleet, topic: str) -> list[str]:
+    """What is not told exactly once."""
+    row = link.execute(
+        "select sum(records), sum(accepted), (select count(*) from ledger.events), sum(holes) from ledger.ingest_batches where topic = %s",
+        (topic,),
+    ).fetchone()
+    assert row is not None
+    found = (
+        []
+        if {int(one) for one in row[:3]} == {fleet.sent} and not row[3]
+        else [f"{fleet.sent} were sent; read, accepted, stored, holes: {row}"]
+    )
+    if fleet.waiting:
+        found.append(f"{len(fleet.waiting)} turns were never seen")
+    row = link.execute(
+        "select count(*), count(distinct (session_id, turn_key)) from turnledger.turns where session_id like 'beside%%' and status = 'completed'"
+    ).fetchone()
+    assert row is not None
+    if row != (fleet.turns, fleet.turns):
+        found.append(f"{fleet.turns} turns ended; told, different ones: {row}")
+    return found

@@ -19,7 +19,7 @@ LIVES = 5
 """So often a process that dies is started again, unless it had worked for a while."""
 SETTLED_SECONDS = 20.0
 END_SECONDS = 20.0
-NICE = 10
+NICE = 5
 
 
 class HandsFailed(TurnledgerError):
@@ -94,8 +94,8 @@ class Processes:
 
 
 def polite() -> None:
-    """In such a process: whoever serves live work comes first. It costs nothing where a core is free."""
-    os.nice(NICE)
+    """Of the process that rebuilds and of those that it starts: whoever serves live work comes first. It costs nothing where a core is free."""
+    os.nice(max(0, NICE - os.nice(0)))
 
 
 def tied() -> Callable[[float], bool]:

@@ -152,7 +152,7 @@ def drain(bootstrap: str, topic: str, dsn: str, total: int, processes: int) -> t
                 family = [
                     worker.pid,
                     *(child.pid for child in process.children(recursive=True)),
-                    *backends(link, "worker"),
+                    *backends(link, "ingest"),
                 ]
                 first_cpu = cpu(family)
             if row[0] >= total and not seconds:

@@ -241,12 +241,12 @@ def test_a_session_that_is_folded_piece_by_piece_is_the_same_to_the_byte(
     lived.send(twice)
     before = shown(lived.url)
     again: list[int] = []
-    real = shadow.LongFold._read_again
+    real = shadow.LongFold._whole
     monkeypatch.setattr(shadow, "LONG_EVENTS", 0)
     monkeypatch.setattr(shadow, "HELD_EVENTS", 2)
     monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
     monkeypatch.setattr(
-        shadow.LongFold, "_read_again", lambda fold: (again.append(fold.entry.session_no), real(fold))
+        shadow.LongFold, "_whole", lambda fold: (again.append(fold.entry.session_no), real(fold))
     )
 
     done = switched(lived, connection)

@@ -134,6 +134,10 @@ def new_entry(one: Found, turns: Mapping[str, WrittenTurn]) -> SessionEntry:
     return entry
 
 
+def _copied(turns: Mapping[str, WrittenTurn]) -> dict[str, WrittenTurn]:
+    return {key: WrittenTurn(turn.turn_no, turn.revision, turn.digest) for key, turn in turns.items()}
+
+
 def learn(entry: SessionEntry, events: Iterable[Stored]) -> None:
     """Where the rows of these events stand: numbers of streams, ordinals of receipts."""
     for one in events:
@@ -180,9 +184,7 @@ class LongFold:
         self.done = Folded(sessions=1)
         self.batches: set[int] = set()
         """Whose events it was made of."""
-        self._live = {
-            key: WrittenTurn(turn.turn_no, turn.revision, turn.digest) for key, turn in entry.turns.items()
-        }
+        self._live = _copied(entry.turns)
         """Turns as readers see them."""
         self._written: set[int] = set()
         """Numbers of turns that stand in the slot."""
@@ -190,31 +192,34 @@ class LongFold:
     def run(self) -> Folded:
         """Raises ``LedgerUnreadable``."""
         state = self.entry.state
-        whole = True
-        for piece in _in_pieces(self.connection, self.entry.session_no):
-            self._learn(piece)
-            self.done.events += len(piece)
-            try:
-                state.extend([one.event for one in piece])
-                if whole:
-                    self._store(state.take_changes(False))
-                    state.drop_closed()
-            except NeedsHistory:
-                # What comes is taken all the same; what was let go of is read again at the end, once.
-                whole = False
-        if not whole:
-            self._read_again()
         try:
+            for piece in _in_pieces(self.connection, self.entry.session_no):
+                self._learn(piece)
+                self.done.events += len(piece)
+                state.extend([one.event for one in piece])
+                self._store(state.take_changes(False))
+                state.drop_closed()
             self._store(state.take_changes(True, force=True))
         except NeedsHistory:
-            self._read_again()
-            self._store(state.take_changes(True, force=True))
+            self._whole()
         return self.done
 
-    def _read_again(self) -> None:
-        number = self.entry.session_no
-        history = stored_events(self.connection, "replay/events", {"sessions": [number]})[number]
-        self.entry.state.restore([one.event for one in history])
+    def _whole(self) -> None:
+        """From the beginning, with everything at hand."""
+        entry = self.entry
+        entry.state = SessionState(*entry.key)
+        entry.turns = _copied(self._live)
+        entry.wipe = True
+        self.fresh = False
+        self._written.clear()
+        self.done.refused = 0
+        history = stored_events(self.connection, "replay/events", {"sessions": [entry.session_no]})[
+            entry.session_no
+        ]
+        self._learn(history)
+        self.done.events = len(history)
+        entry.state.extend([one.event for one in history])
+        self._store(entry.state.take_changes(True, force=True))
 
     def _learn(self, events: Iterable[Stored]) -> None:
         for stream in self.entry.streams.values():

@@ -167,7 +167,7 @@ class Follower:
         cold = [
             number for number in folded if number not in self._keys or self._keys[number] not in self.cache
         ]
-        long = long_among(connection, cold) if cold else set()
+        long = long_among(connection, cold, PASS_EVENTS) if cold else set()
         short = [number for number in cold if number not in long]
         histories = stored_events(connection, "replay/events", {"sessions": short}) if short else {}
         turns = load.written_turns(connection, cold, rebuild.live)

@@ -254,7 +254,10 @@ class Rebuilder:
     def catch_up(self) -> bool:
         """Fold what moved since. True where so much of it did that more will have moved meanwhile."""
         first = beyond(self.connection, self.rebuild.generation, PASS_EVENTS)
-        if first.events <= FOLLOWED_SESSIONS or len(touched(self.connection, first)) <= FOLLOWED_SESSIONS:
+        if (
+            max(first.events, len(first.filled)) <= FOLLOWED_SESSIONS
+            or len(touched(self.connection, first)) <= FOLLOWED_SESSIONS
+        ):
             return self.follower.run().events > FOLLOWED_SESSIONS
         self.follower.forget()
         what = beyond(self.connection, self.rebuild.generation)

@@ -112,10 +112,16 @@ def _in_pieces(connection: Connection, session_no: int) -> Iterator[list[Stored]
         yield piece
 
 
-def long_among(connection: Connection, sessions: Sequence[int]) -> set[int]:
-    """Those of the sessions that are not to be held as a whole."""
-    rows = connection.execute(query("replay/lengths"), {"sessions": list(sessions)})
-    return {number for number, events in rows if events > LONG_EVENTS}
+def long_among(connection: Connection, sessions: Sequence[int], most: int = sys.maxsize) -> set[int]:
+    """Those of the sessions that are not to be held as a whole, so that the others have ``most`` events together."""
+    rows = connection.execute(query("replay/lengths"), {"sessions": list(sessions)}).fetchall()
+    found: set[int] = set()
+    held = 0
+    for number, events in sorted(rows, key=lambda row: row[1]):
+        held += events
+        if events > LONG_EVENTS or held > most:
+            found.add(number)
+    return found
 
 
 def new_entry(one: Found, turns: Mapping[str, WrittenTurn]) -> SessionEntry:

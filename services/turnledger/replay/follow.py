@@ -48,6 +48,8 @@ class Beyond:
     """The last batch by (topic, partition)."""
     filled: dict[int, int] = field(default_factory=dict)
     """Sessions that got events in older batches, by the number of the note about it."""
+    cut: bool = False
+    """There is more."""
 
     def __bool__(self) -> bool:
         return bool(self.batches or self.filled)
@@ -81,6 +83,7 @@ def beyond(connection: Connection, generation: str, most: int | None = None) -> 
         query("replay/batches"), {"generation": generation, "least": row[0] if row is not None else 0}
     ):
         if most is not None and found.events >= most:
+            found.cut = True
             break
         found.batches.append(batch_no)
         found.events += events
@@ -125,6 +128,8 @@ class Follower:
         self._ahead: dict[SessionKey, set[int]] = {}
         """Batches whose events a session's history held already when it was read: they come once more."""
         self._used: list[SessionEntry] = []
+        self._unmarked = True
+        """Sessions may have been folded without a mark, by this process or one that was killed."""
 
     def forget(self) -> None:
         """Of another generation, or of work that was rolled back, nothing may be remembered."""
@@ -134,13 +139,17 @@ class Follower:
         self._used = []
 
     def run(self) -> Pass:
-        """One pass of bounded size, committed."""
+        """One pass of bounded size, committed. What moved is rolled up once no more waits: it moves again until then."""
         try:
             with self.connection.transaction():
-                done = self.pass_in(beyond(self.connection, self.rebuild.generation, PASS_EVENTS))
+                what = beyond(self.connection, self.rebuild.generation, PASS_EVENTS)
+                done = self.pass_in(what)
+                if self._unmarked and not what.cut:
+                    self.connection.execute(query("replay/mark_doubts"))
         except BaseException:
             self.forget()
             raise
+        self._unmarked = what.cut
         self.committed()
         return done
 
@@ -197,7 +206,8 @@ class Follower:
         done.sessions = list(coming)
         done.events = sum(map(len, coming.values()))
         self._revisions(list(folded))
-        connection.execute(query("replay/mark"), {"sessions": done.sessions})
+        if not what.cut:
+            connection.execute(query("replay/mark"), {"sessions": done.sessions})
         compare.doubt(connection, done.sessions)
         connection.execute(query("replay/advance"), {"generation": rebuild.generation, **what.places()})
         noted(connection, what)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -120,9 +119,7 @@ def test_a_worker_ends_within_thirty_seconds_even_with_a_dead_database(
     try:
         produce(topic, sessions(5, 2, first=2))
         eventually(lambda: "the database fails" in worker.output(), seconds=30, what="the outage is noticed")
-        began = time.monotonic()
         worker.stop(seconds=30)
-        assert time.monotonic() - began < 30
     finally:
         stack.postgres.start()
     again = start("worker", environment=environment(topic, database))

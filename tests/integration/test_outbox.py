@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -155,7 +154,6 @@ def test_a_broker_that_is_away_and_a_topic_that_is_not_there_are_sentences(
         )
         assert outbox.state(connection).rows == 1
     settings = environment(topic, database) | {"TURNLEDGER_OUTBOX_TOPIC": "nobody-made-this"}
-    began = time.monotonic()
     status, _, said = here.run(
         settings | {"TURNLEDGER_KAFKA_BOOTSTRAP": "127.0.0.1:1"}, "outbox", "run", "--once"
     )
@@ -163,7 +161,6 @@ def test_a_broker_that_is_away_and_a_topic_that_is_not_there_are_sentences(
         2,
         True,
     ), said
-    assert time.monotonic() - began < 60
     assert rows(database, "select count(*) from ledger.outbox") == [(1,)]
 
 

@@ -148,9 +148,9 @@ def test_no_text_takes_long(piece: str) -> None:
     import time
 
     def seconds(text: str) -> float:
-        began = time.perf_counter()
+        began = time.process_time()
         hide(text)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     whole = (piece * (160_000 // len(piece))) + " sk-" + "aB3" * 10
     eighth = whole[len(whole) * 7 // 8 :]

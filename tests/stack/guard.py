@@ -1,12 +1,19 @@
-"""Ends the stack of a test run that was killed: waits until the pipe from the run closes, then stops what is left."""
+"""Ends what a killed process of a test run left: waits until the pipe from it closes, then stops its stack and its commands."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from turnledger.devstack import Stack
+
+MARK = "TESTS_OF"
+"""The variable, inherited by all that a test starts, that names the folder of the process that began it."""
 
 
 def main() -> None:
@@ -15,7 +22,18 @@ def main() -> None:
     sys.stdin.buffer.read()
     if folder.exists():
         Stack(folder / "state").down(remove=True)
+        for left in marked(folder):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def marked(folder: Path) -> Iterator[psutil.Process]:
+    """The processes that bear the mark of ``folder``, as far as we may look."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(folder):
+                yield process
 
 
 if __name__ == "__main__":

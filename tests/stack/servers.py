@@ -1,4 +1,4 @@
-"""The broker and the database of one test run, whoever provides them, with the same handles for fault tests."""
+"""The broker and the database of one process of a test run, whoever provides them, with the same handles for fault tests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.stack.guard import MARK
 from turnledger.devstack import Addresses, Choice, Stack
 from turnledger.devstack.files import free_port
 from turnledger.devstack.kafka import answers
@@ -49,7 +50,7 @@ class Servers:
 
 
 def provide(choice: Choice) -> Servers:
-    """Start (or find) the servers of this run."""
+    """Start (or find) the servers of this process of the run."""
     if choice.kind == "environment":
         assert choice.addresses is not None
         return Servers(choice.addresses, NotOurs("broker"), NotOurs("database"), lambda: None)
@@ -68,10 +69,12 @@ def embedded() -> Servers:
         cwd=ROOT,
         start_new_session=True,
     )
+    os.environ[MARK] = str(parent)
 
     def close() -> None:
         atexit.unregister(close)
         stack.down(remove=True)
+        os.environ.pop(MARK, None)
         shutil.rmtree(parent)
         assert guard.stdin is not None
         guard.stdin.close()

@@ -23,7 +23,9 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -531,10 +533,9 @@ class Undisturbed:
 
 
 @dataclass
-class Campaign:
-    """Points, one after the other."""
+class Kills:
+    """What became of a campaign."""
 
-    stages: Stages
     killed: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By command and when."""
     again: int = 0
@@ -545,6 +546,14 @@ class Campaign:
     done: int = 0
     """Points after which nothing was left to do."""
     steps: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Campaign:
+    """Points, one after the other."""
+
+    stages: Stages
+    kills: Kills = field(default_factory=Kills)
     _undisturbed: dict[tuple[str, str], Undisturbed] = field(default_factory=dict)
 
     def undisturbed(self, kind: Kind, stage: str) -> Undisturbed:
@@ -560,7 +569,7 @@ class Campaign:
             self.stages.give_back(at)
             known = Undisturbed(left, life.count("main"), life.count("hand") if kind.hands else 0)
             self._undisturbed[kind.name, stage] = known
-            self.steps[kind.name] = max(self.steps.get(kind.name, 0), known.main)
+            self.kills.steps[kind.name] = max(self.kills.steps.get(kind.name, 0), known.main)
         return known
 
     def point(self, seed: int) -> None:
@@ -576,15 +585,18 @@ class Campaign:
             ended = False
             if kind.hands and chosen.random() < 0.4:
                 ended = self._hand(kind, at, chosen, whole, told_of)
-            else:
+                if not ended:
+                    self.stages.give_back(at)
+                    at = self.stages.copy(stage)
+            if not ended:
                 while not self._dies(kind, at, chosen, whole.main):
                     self.stages.give_back(at)
                     at = self.stages.copy(stage)
                 if chosen.random() < 0.3 and not (kind.once and rows(at.database, SWITCHED) != [before]):
-                    self.again += self._dies(kind, at, chosen, whole.main)
+                    self.kills.again += self._dies(kind, at, chosen, whole.main)
             if kind.once and rows(at.database, SWITCHED) != [before]:
                 ended = True
-            self.done += ended
+            self.kills.done += ended
             if not ended:
                 self._again(kind, at, told_of)
             verified(at.database)
@@ -607,17 +619,18 @@ class Campaign:
         ended = self.stages.alive.run(life)
         assert ended in (-signal.SIGKILL, 0) or self._is_busy(life), (ended, life.said())
         if ended == -signal.SIGKILL:
-            self.killed[kind.name, life.death.when] += 1
+            self.kills.killed[kind.name, life.death.when] += 1
         return ended == -signal.SIGKILL
 
     def _hand(self, kind: Kind, at: Stage, chosen: random.Random, whole: Undisturbed, told_of: str) -> bool:
-        """A process for pieces dies: the command that started it goes on by itself."""
+        """Whether a process for pieces was killed. The command that started it goes on by itself."""
         life = self.stages.life(at, *kind.arguments, hand=self._death(chosen, whole.hand // 2))
         ended = self.stages.alive.run(life)
         assert ended == 0, (told_of, ended, life.said())
-        if not life.steps("hand").exists():
-            self.hands += 1
-            self.killed[kind.name, life.hand.when] += 1
+        if life.steps("hand").exists():
+            return False
+        self.kills.hands += 1
+        self.kills.killed[kind.name, life.hand.when] += 1
         return True
 
     def _is_busy(self, life: Life) -> bool:
@@ -631,7 +644,7 @@ class Campaign:
             if ended == 0:
                 return
             assert self._is_busy(life) and time.monotonic() < until, (told_of, ended, life.said())
-            self.busy += 1
+            self.kills.busy += 1
             time.sleep(0.1)
 
 
@@ -670,37 +683,58 @@ the step, while it is under way, or when it is done and nobody has heard of it. 
 """
 
 
-def whole_campaign(points: int, first: int, result: Path | None) -> int:
+def share(given: tuple[str, str, Sequence[int]]) -> tuple[Kills, int]:
+    """The points of these seeds, in a process of its own, and how many of them broke what must hold."""
+    bootstrap, database_url, seeds = given
+    os.environ.update(TURNLEDGER_KAFKA_BOOTSTRAP=bootstrap, TURNLEDGER_DATABASE_URL=database_url)
+    stack = servers.provide(choose())
+    broken = 0
+    template = databases.migrated_template(stack.database_url)
+    with tempfile.TemporaryDirectory() as scratch, campaign(stack, template, Path(scratch)) as run:
+        for seed in seeds:
+            try:
+                run.point(seed)
+            except AssertionError:
+                traceback.print_exc()
+                broken += 1
+            print(f"{seed}: {KINDS[seed % len(KINDS)].name}", flush=True)
+    databases.drop(stack.database_url, databases.named(stack.database_url, template))
+    return run.kills, broken
+
+
+def whole_campaign(points: int, first: int, processes: int, result: Path | None) -> int:
     """All of it, on a stack of its own. How many points broke what must hold: then nothing is written down."""
     began = time.monotonic()
-    broken = 0
     stack = servers.provide(choose())
+    seeds = range(first, first + points)
+    shares = [
+        (stack.kafka_bootstrap, stack.database_url, seeds[number::processes]) for number in range(processes)
+    ]
     try:
-        template = databases.migrated_template(stack.database_url)
-        with tempfile.TemporaryDirectory() as scratch, campaign(stack, template, Path(scratch)) as run:
-            for seed in range(first, first + points):
-                try:
-                    run.point(seed)
-                except AssertionError:
-                    traceback.print_exc()
-                    broken += 1
-                passed = time.monotonic() - began
-                print(f"{seed}: {KINDS[seed % len(KINDS)].name}, {passed:.0f} s", flush=True)
-        databases.drop(stack.database_url, databases.named(stack.database_url, template))
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            shared = list(pool.map(share, shares))
     finally:
         stack.close()
+    broken = sum(count for _, count in shared)
+    if broken:
+        print(f"{broken} points broke what must hold")
+        return broken
+    runs = [run for run, _ in shared]
+    killed = sum((run.killed for run in runs), Counter[tuple[str, str]]())
+    steps = {name: most for run in runs for name, most in run.steps.items()}
     report = REPORT.format(
         day=time.strftime("%Y-%m-%d"), points=points, cores=os.cpu_count(), machine=platform.machine(), python=platform.python_version(),
         rows="\n".join(
-            f"| `{kind.name}` | {run.steps.get(kind.name, 0)} | " + " | ".join(str(run.killed[kind.name, when]) for when in WHEN) + " |"
+            f"| `{kind.name}` | {steps.get(kind.name, 0)} | " + " | ".join(str(killed[kind.name, when]) for when in WHEN) + " |"
             for kind in KINDS
         ),
-        kills=run.killed.total(), again=run.again, hands=run.hands, done=run.done, busy=run.busy, seconds=time.monotonic() - began,
+        kills=killed.total(), again=sum(run.again for run in runs), hands=sum(run.hands for run in runs), done=sum(run.done for run in runs),
+        busy=sum(run.busy for run in runs), seconds=time.monotonic() - began,
     )  # fmt: skip
-    print(report if not broken else f"{broken} points broke what must hold")
-    if result is not None and not broken:
+    print(report)
+    if result is not None:
         result.write_text(report)
-    return broken
+    return 0
 
 
 def entry() -> int:
@@ -708,6 +742,7 @@ def entry() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fault.replays")
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--result", type=Path)
     parser.add_argument("--lives", action="store_true")
     parser.add_argument("--hand")
@@ -720,7 +755,7 @@ def entry() -> int:
         steps.arm()
         be(arguments, steps, Path(told_in))
     else:
-        return min(1, whole_campaign(given.points, given.first, given.result))
+        return min(1, whole_campaign(given.points, given.first, given.processes, given.result))
     return 0
 
 

@@ -20,5 +20,5 @@ def test_whatever_replay_is_killed_the_same_command_ends_it_as_if_nothing_had_ha
     with campaign(stack, database_template, tmp_path) as run:
         for seed in range(POINTS):
             run.point(seed)
-    assert run.killed.total() >= POINTS
-    assert {name for name, _ in run.killed} == {kind.name for kind in KINDS[:POINTS]}
+    assert run.kills.killed.total() >= POINTS
+    assert {name for name, _ in run.kills.killed} == {kind.name for kind in KINDS[:POINTS]}

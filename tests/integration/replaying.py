@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import psycopg
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import TopicPartition
 
 from tests.integration.ingesting import event
@@ -71,6 +75,61 @@ def forget(database: str, session: str) -> None:
             "select table_name from information_schema.columns where table_schema = 'projection_a' and column_name = 'session_no'"
         ).fetchall():
             connection.execute(f"delete from projection_a.{table} where session_no = %s", found)  # type: ignore[arg-type]
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "50",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "0",
+}
+"""Of a topic whose records may go as soon as others of their keys, and another segment, have come."""
+
+
+def compact(topic: Topic, left: int) -> None:
+    """Wait until the broker has compacted partition 0 to so many records. A transaction ends the log: its marker is an offset without a record."""
+
+    async def ask(admin: AIOKafkaAdminClient, backoff: dict[str, str]) -> None:
+        node = str((await admin.describe_cluster())["controller_id"])
+        await admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, node, configs=backoff)])
+
+    async def there() -> int:
+        consumer = AIOKafkaConsumer(bootstrap_servers=topic.bootstrap)
+        await consumer.start()
+        try:
+            at = TopicPartition(topic.name, 0)
+            consumer.assign([at])
+            await consumer.seek_to_beginning(at)
+            end, count = (await consumer.end_offsets([at]))[at], 0
+            while await consumer.position(at) < end:
+                count += len((await consumer.getmany(at, timeout_ms=200)).get(at, ()))
+            return count
+        finally:
+            await consumer.stop()
+
+    async def run() -> None:
+        # The active segment is never compacted.
+        await asyncio.sleep(0.1)
+        producer = AIOKafkaProducer(bootstrap_servers=topic.bootstrap, transactional_id=topic.name)
+        await producer.start()
+        async with producer.transaction():
+            last = event("last", 0)
+            await producer.send(topic.name, last.value, key=last.key, partition=0)
+        await producer.stop()
+        admin = AIOKafkaAdminClient(bootstrap_servers=topic.bootstrap)
+        await admin.start()
+        try:
+            # The cleaner looks for work every 15 s.
+            await ask(admin, {"log.cleaner.backoff.ms": "100"})
+            until = time.monotonic() + 60
+            while await there() > left:
+                assert time.monotonic() < until, "the broker did not compact"
+                await asyncio.sleep(0.1)
+        finally:
+            await ask(admin, {})
+            await admin.close()
+
+    run_apart(run())
 
 
 def delete_before(topic: Topic, offset: int) -> None:

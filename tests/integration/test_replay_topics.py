@@ -12,9 +12,19 @@ import pytest
 
 from tests.integration.here import Here
 from tests.integration.ingesting import environment, event, outcomes, rows, until_applied
-from tests.integration.replaying import delete_before, fleet, forget, more_partitions, turn
+from tests.integration.replaying import (
+    COMPACTED,
+    compact,
+    delete_before,
+    fleet,
+    forget,
+    more_partitions,
+    turn,
+)
+from tests.stack import databases
 from tests.stack.commands import Running
-from tests.stack.topics import Record, Topic, produce
+from tests.stack.servers import Servers
+from tests.stack.topics import Record, Topic, create_topic, produce
 from turnledger.doctor.verify import Topics, verify
 from turnledger.pricing import packaged, price_call
 from turnledger.rollup.settings import RollupSettings
@@ -193,6 +203,39 @@ def test_what_has_left_kafka_is_said_before_anything_is_read(
     gone = here.replay(settings, status=1)
     assert "2 records are gone from Kafka" in gone["partitions"][0]["refused"]
     assert outcomes(database, topic)["records"] == 10
+
+
+def test_a_compacted_topic_is_said_and_offsets_without_a_record_are_named_and_not_waited_for(
+    stack: Servers, database: str, database_template: str, here: Replaying
+) -> None:
+    topic = create_topic(stack.kafka_bootstrap, 1, config=COMPACTED)
+    settings = environment(topic, database)
+    produce(topic, fleet(2, 2))
+    here.replay(settings)
+    # Left of 20 records: the last one of each session, at 14 and 19, and one more at 20 whose transaction ended at 21.
+    compact(topic, left=3)
+    missing = [{"partition": 0, "offsets": 19, "ranges": 3, "named": [[0, 14], [15, 19], [21, 22]]}]
+
+    again = here.replay(settings)
+    assert (again["compacted"], again["missing"], again["again"]["known"]) == (True, missing, 2)
+    assert (again["unread"]["records"], again["whole"]) == (1, True)
+    assert len(ledger(database)["events"]) == 21
+    verified(database, topic)
+
+    other = databases.create(stack.database_url, template=database_template)
+    settings = environment(topic, other)
+    assert here.replay(settings, "--dry-run")["missing"] == missing
+    status, said, _ = here.run(settings, "replay", "topics")
+    assert status == 0
+    before, _, after = said.partition("read again")
+    assert f"{topic.name} is compacted" in before
+    assert "partition 0: 19 offsets have no record" in after and "0 to 13, 15 to 18, 21\n" in after
+    # What is gone from Kafka is missing from the streams, by its numbers.
+    gaps = "select session_id, from_seq, to_seq, state from turnledger.gaps order by 1"
+    assert rows(other, gaps) == [("s0", 0, 8, "open"), ("s1", 0, 8, "open")]
+    assert here.replay(settings)["again"]["known"] == 3
+    verified(other, topic)
+    databases.drop(stack.database_url, other)
 
 
 @pytest.mark.partitions(1)

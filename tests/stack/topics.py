@@ -42,7 +42,9 @@ class Record:
     partition: int | None = None
 
 
-def create_topic(bootstrap: str, partitions: int = 4, *, name: str | None = None) -> Topic:
+def create_topic(
+    bootstrap: str, partitions: int = 4, *, name: str | None = None, config: dict[str, str] | None = None
+) -> Topic:
     """A new topic, ready to be written to."""
     topic = Topic(name or f"test-{secrets.token_hex(6)}", partitions, bootstrap)
 
@@ -50,7 +52,7 @@ def create_topic(bootstrap: str, partitions: int = 4, *, name: str | None = None
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         await admin.start()
         try:
-            answer = await admin.create_topics([NewTopic(topic.name, partitions, 1)])
+            answer = await admin.create_topics([NewTopic(topic.name, partitions, 1, topic_configs=config)])
         finally:
             await admin.close()
         assert all(code == 0 for _, code, *_ in answer.topic_errors), answer.topic_errors

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from turnledger.replay.ranges import Plan
     from turnledger.replay.topics import Outcome
-    from turnledger.store.replays import Begun
 
 
 def register(group: typer.Typer) -> None:
@@ -80,9 +76,9 @@ def topics(
     assert found.kafka_bootstrap is not None and found.database_url is not None
     require(found.database_url)
 
-    def planned(plans: Sequence[Plan], resumed: Begun | None) -> None:
+    def planned(outcome: Outcome) -> None:
         if not as_json:
-            _plan(asked.topic, plans, resumed, dry_run)
+            _plan(asked.topic, outcome, dry_run)
 
     with barred("records") as told:
         outcome = replay(
@@ -106,13 +102,14 @@ def _session(typed: str | None, tenant: str | None) -> tuple[str | None, str | N
     return tenant, typed
 
 
-def _plan(topic: str, plans: Sequence[Plan], resumed: Begun | None, dry: bool) -> None:
+def _plan(topic: str, outcome: Outcome, dry: bool) -> None:
     from turnledger.doctor.tables import safe, show
 
     out = typer.get_text_stream("stdout")
-    if resumed is not None:
+    plans, begun = outcome.plans, outcome.begun
+    if outcome.resumed and begun is not None:
         out.write(
-            f"going on with replay {resumed.replay_no}, which {safe(resumed.started_by)} began at {resumed.started_at:%Y-%m-%d %H:%M:%S} UTC\n\n"
+            f"going on with replay {begun.replay_no}, which {safe(begun.started_by)} began at {begun.started_at:%Y-%m-%d %H:%M:%S} UTC\n\n"
         )
     show(
         out,
@@ -133,6 +130,13 @@ def _plan(topic: str, plans: Sequence[Plan], resumed: Begun | None, dry: bool) -
             for one in plans
         ],
     )
+    if outcome.compacted:
+        out.write(
+            f"{safe(topic)} is compacted: of the records of a session Kafka keeps the last one alone, whatever was written before; the offsets of "
+            "those that are gone are counted below\n"
+        )
+    elif outcome.compacted is None:
+        out.write(f"the broker does not say whether {safe(topic)} is compacted\n")
     for one in plans:
         if one.gone:
             out.write(
@@ -153,6 +157,10 @@ def _plan(topic: str, plans: Sequence[Plan], resumed: Begun | None, dry: bool) -
 
 def _span(span: tuple[int, int]) -> str:
     return f"{span[0]:,} to {span[1] - 1:,}" if span[0] < span[1] else "-"
+
+
+def _offsets(span: tuple[int, int]) -> str:
+    return f"{span[0]:,}" if span[0] + 1 == span[1] else _span(span)
 
 
 def _tell(outcome: Outcome, dry: bool) -> None:
@@ -179,6 +187,13 @@ def _tell(outcome: Outcome, dry: bool) -> None:
     if unread.records:
         dead = f", {unread.dead:,} of them no events" if unread.dead else ""
         typer.echo(f"{unread.records:,} records {would}read for the first time{dead}")
+    for number, missing in sorted(outcome.missing.items()):
+        if missing.offsets:
+            more = missing.ranges - len(missing.named)
+            typer.echo(
+                f"partition {number}: {missing.offsets:,} offsets have no record (compacted away, or markers of transactions): "
+                f"{', '.join(map(_offsets, missing.named))}{f' and {more:,} ranges more' if more else ''}"
+            )
     for number, why in sorted(unread.stopped.items()):
         typer.echo(f"partition {number} stands still: {safe(why)}")
     if unread.taken:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from turnledger.errors import TurnledgerError
@@ -17,7 +18,7 @@ from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.seats import Bounds
 from turnledger.ingest.seats import BrokerAway as NoAnswer
 from turnledger.kafka import connect
-from turnledger.replay.ranges import Bound, Log
+from turnledger.replay.ranges import Bound, Log, Missing
 
 T = TypeVar("T")
 
@@ -78,6 +79,14 @@ class Broker:
         ends = await self._answer(self.consumer.end_offsets(there))
         from_times, to_times = await self._times(there, start), await self._times(there, end)
         return {at.partition: Log(starts[at], ends[at], from_times.get(at), to_times.get(at)) for at in there}
+
+    async def compacted(self, topic: str) -> bool | None:
+        """Whether Kafka keeps of each key of it the last record alone. None where the broker does not say."""
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": None})
+        async with connect.asking(self.bootstrap) as admin:
+            (answer,) = await self._answer(admin.describe_configs([asked]))
+        ((error_code, _, _, _, entries),) = answer.resources
+        return None if error_code else any("compact" in entry[1].split(",") for entry in entries)
 
     async def _times(self, there: Sequence[TopicPartition], bound: Bound) -> dict[TopicPartition, int | None]:
         if bound.at is None:
@@ -143,10 +152,18 @@ class Feed:
     """Gives a handler the records of fixed ranges, as the group's consumer gives them to a worker (``ingest.seats.Log``)."""
 
     def __init__(
-        self, broker: Broker, ranges: Mapping[Partition, tuple[int, int]], *, buffer_bytes: int, pace: Pace
+        self,
+        broker: Broker,
+        ranges: Mapping[Partition, tuple[int, int]],
+        *,
+        buffer_bytes: int,
+        pace: Pace,
+        missing: Mapping[int, Missing],
     ) -> None:
+        """``missing``, by partition, hears which offsets have no record."""
         self.broker = broker
         self.ranges = ranges
+        self.missing = missing
         self.buffer_bytes = buffer_bytes
         self.pace = pace
         self.put: Callable[[Fetched], None] = lambda batch: None
@@ -231,8 +248,10 @@ class Feed:
                 found = fetched.get(at, [])
                 end = self.ranges[one][1]
                 records = [record for record in found if record.offset < end]
-                self.read[one] = (
-                    found[-1].offset + 1 if found else max(self.read[one], await consumer.position(at))
+                start = self.read[one]
+                self.read[one] = found[-1].offset + 1 if found else max(start, await consumer.position(at))
+                self.missing[at.partition].read(
+                    start, [record.offset for record in records], min(self.read[one], end)
                 )
                 if self.read[one] >= end:
                     consumer.pause(at)

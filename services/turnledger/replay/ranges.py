@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from turnledger.contract.times import parse_ago, parse_instant
 from turnledger.errors import TurnledgerError
@@ -92,6 +92,44 @@ class Plan:
     """The worker that reads ``unread`` by itself, so that the replay leaves it alone."""
     refused: str | None = None
     """Why ``unread`` cannot be read."""
+
+
+NAMED = 20
+"""So many runs of offsets without a record are named, the rest is counted."""
+
+
+@dataclass(slots=True)
+class Missing:
+    """Offsets of one partition that were read over and have no record: compacted away, or markers of transactions."""
+
+    offsets: int = 0
+    ranges: int = 0
+    """Runs of them."""
+    named: list[tuple[int, int]] = field(default_factory=list)
+    """The first runs; each end is exclusive."""
+    _end: int = 0
+    """Of the last run."""
+    _reached: int = 0
+
+    def read(self, start: int, offsets: Sequence[int], reached: int) -> None:
+        """Records at ``offsets``, ascending, are all that stands from ``start`` up to ``reached``. What was told before is not counted again."""
+        at = max(start, self._reached)
+        if reached - start > len(offsets):
+            for offset in (*offsets, reached):
+                if offset > at:
+                    self._add(at, offset)
+                at = max(at, offset + 1)
+        self._reached = max(self._reached, reached)
+
+    def _add(self, start: int, end: int) -> None:
+        self.offsets += end - start
+        if self.ranges == 0 or start > self._end:
+            self.ranges += 1
+            if self.ranges <= NAMED:
+                self.named.append((start, end))
+        elif self.ranges <= NAMED:
+            self.named[-1] = (self.named[-1][0], end)
+        self._end = end
 
 
 def plan(

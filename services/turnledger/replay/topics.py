@@ -23,7 +23,7 @@ from turnledger.ingest.settings import WorkerSettings
 from turnledger.replay import unread
 from turnledger.replay.again import AT_ONCE, Again, Found
 from turnledger.replay.broker import Broker, Pace, broker
-from turnledger.replay.ranges import Log, Plan, Standing, chosen_partitions, parse_bound, plan
+from turnledger.replay.ranges import Log, Missing, Plan, Standing, chosen_partitions, parse_bound, plan
 from turnledger.store import replays
 from turnledger.store.connect import away, connect
 from turnledger.store.maintain import make_event_partitions
@@ -68,6 +68,10 @@ class Outcome:
     resumed: bool = False
     again: Found = field(default_factory=Found)
     unread: Unread = field(default_factory=Unread)
+    compacted: bool | None = None
+    """Kafka keeps of each key the last record alone; None where the broker does not say."""
+    missing: dict[int, Missing] = field(default_factory=dict)
+    """By partition, of what this run read."""
 
     @property
     def whole(self) -> bool:
@@ -87,12 +91,20 @@ class Outcome:
             "partitions": [asdict(one) for one in self.plans],
             "again": asdict(self.again),
             "unread": asdict(self.unread),
+            "compacted": self.compacted,
+            "missing": [
+                {"partition": number, "offsets": one.offsets, "ranges": one.ranges, "named": one.named}
+                for number, one in sorted(self.missing.items())
+                if one.offsets
+            ],
             "whole": self.whole,
         }
 
 
 Progress = Callable[[int, int], None]
 """Hears (records so far, of so many offsets)."""
+Planned = Callable[[Outcome], None]
+"""Hears what will be done before it is."""
 
 
 def replay(
@@ -101,10 +113,10 @@ def replay(
     settings: WorkerSettings,
     wish: Wish,
     *,
-    planned: Callable[[Sequence[Plan], Begun | None], None],
+    planned: Planned,
     progress: Progress,
 ) -> Outcome:
-    """Replay what was asked. ``planned`` hears what will be done before it is. Raises sentences; run again after them, it goes on."""
+    """Replay what was asked. Raises sentences; run again after them, it goes on."""
     settings = settings.model_copy(update={"topic": wish.asked.topic})
     with connect(database_url, "replay topics", autocommit=True, lock_seconds=10) as connection:
         try:
@@ -123,7 +135,7 @@ class _Replay:
         bootstrap: str,
         settings: WorkerSettings,
         wish: Wish,
-        planned: Callable[[Sequence[Plan], Begun | None], None],
+        planned: Planned,
         progress: Progress,
     ) -> None:
         self.connection = connection
@@ -149,11 +161,12 @@ class _Replay:
             plans = [
                 plan(number, logs[number], known.get(number), start, end, chosen=chosen) for number in meant
             ]
-            outcome = Outcome(plans)
+            outcome = Outcome(plans, compacted=await there.compacted(asked.topic))
+            outcome.missing = {number: Missing() for number in meant}
             if not self.wish.dry:
                 self._begin(outcome)
             ranges = self._ranges(outcome)
-            self.planned(plans, outcome.begun if outcome.resumed else None)
+            self.planned(outcome)
             free = {
                 one.partition: one.unread
                 for one in plans
@@ -164,7 +177,7 @@ class _Replay:
             self.total = sum(to - at for at, to in (*ranges.values(), *free.values()))
             await self._again(there, ranges, outcome)
             if free:
-                await (self._would_apply if self.wish.dry else self._apply)(there, free, outcome.unread)
+                await (self._would_apply if self.wish.dry else self._apply)(there, free, outcome)
         if outcome.begun is not None:
             names = [one.name for one in fields(Found)]
             outcome.again = Found(**replays.sums(self.connection, outcome.begun.replay_no, names))
@@ -228,6 +241,7 @@ class _Replay:
             async for records, reached in there.records(
                 asked.topic, number, start, end, at_once=AT_ONCE, pace=self.pace
             ):
+                outcome.missing[number].read(start, [one.offset for one in records], reached)
                 found = work.take(number, records)
                 if outcome.begun is not None:
                     replays.reached(self.connection, outcome.begun.replay_no, number, reached, asdict(found))
@@ -237,8 +251,8 @@ class _Replay:
                 start = reached
                 self.progress(self.done, self.total)
 
-    async def _apply(self, there: Broker, ranges: Mapping[int, tuple[int, int]], told: Unread) -> None:
-        before = self.done
+    async def _apply(self, there: Broker, ranges: Mapping[int, tuple[int, int]], outcome: Outcome) -> None:
+        told, before = outcome.unread, self.done
 
         def reached(next_offsets: Mapping[int, int]) -> None:
             told.records = sum(max(0, at - ranges[number][0]) for number, at in next_offsets.items())
@@ -246,17 +260,27 @@ class _Replay:
             self.progress(self.done, self.total)
 
         applied = await unread.apply(
-            there, self.database_url, self.settings, ranges, pace=self.pace, progress=reached
+            there,
+            self.database_url,
+            self.settings,
+            ranges,
+            pace=self.pace,
+            missing=outcome.missing,
+            progress=reached,
         )
         told.stopped, told.taken = applied.stopped, applied.taken
 
-    async def _would_apply(self, there: Broker, ranges: Mapping[int, tuple[int, int]], told: Unread) -> None:
+    async def _would_apply(
+        self, there: Broker, ranges: Mapping[int, tuple[int, int]], outcome: Outcome
+    ) -> None:
         """Read what nobody has read, and say how many of it are events. Which of those repeat others is not looked at."""
+        told = outcome.unread
         reader = FastReader(limit=self.settings.record_limit_bytes)
         for number, (start, end) in ranges.items():
             async for records, reached in there.records(
                 self.wish.asked.topic, number, start, end, at_once=AT_ONCE, pace=self.pace
             ):
+                outcome.missing[number].read(start, [one.offset for one in records], reached)
                 told.records += len(records)
                 told.dead += sum(not isinstance(reader.read(one.value), Event) for one in records)
                 self.done += reached - start

@@ -20,6 +20,7 @@ from turnledger.ingest.round import Ingest
 from turnledger.ingest.seats import owner_name
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.replay.broker import Broker, Feed, Pace
+from turnledger.replay.ranges import Missing
 
 WATCH_SECONDS = 0.1
 
@@ -56,13 +57,14 @@ async def apply(
     ranges: Mapping[int, tuple[int, int]],
     *,
     pace: Pace,
+    missing: Mapping[int, Missing],
     progress: Callable[[Mapping[int, int]], None],
 ) -> Applied:
     """Apply ranges of ``settings.topic``, by partition, each going on from where the ledger stands or beginning a partition that was never read.
-    ``progress`` hears the next offsets. Raises :class:`Ended` where another group owns the topic."""
+    ``missing`` hears which offsets have no record, ``progress`` the next offsets. Raises :class:`Ended` where another group owns the topic."""
     topic = settings.topic
     wanted: dict[Partition, tuple[int, int]] = {(topic, number): span for number, span in ranges.items()}
-    feed = Feed(broker, wanted, buffer_bytes=settings.buffer_bytes, pace=pace)
+    feed = Feed(broker, wanted, buffer_bytes=settings.buffer_bytes, pace=pace, missing=missing)
     health = _Lost(settings.red_after_seconds)
     ingest = Ingest(
         settings,

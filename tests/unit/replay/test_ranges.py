@@ -10,6 +10,7 @@ from turnledger.replay.broker import Pace
 from turnledger.replay.ranges import (
     Bound,
     Log,
+    Missing,
     NotARange,
     Plan,
     Standing,
@@ -134,6 +135,28 @@ def test_partitions_are_all_or_those_that_are_named_once_each() -> None:
     assert chosen_partitions(there, [2, 0, 2], "t") == [0, 2]
     with pytest.raises(NotARange, match="no partition 3"):
         chosen_partitions(there, [3], "t")
+
+
+def test_offsets_without_a_record_are_named_in_runs_each_once() -> None:
+    found = Missing()
+    found.read(5, [5, 6, 9], 10)
+    found.read(10, [], 14)
+    found.read(14, [14, 15], 16)
+    assert (found.offsets, found.ranges, found.named) == (6, 2, [(7, 9), (10, 14)])
+    # Read again from where a connection broke: told before.
+    found.read(10, [14, 15], 18)
+    assert (found.offsets, found.ranges, found.named) == (8, 3, [(7, 9), (10, 14), (16, 18)])
+    # A run goes on behind the end of a piece.
+    found.read(18, [20], 21)
+    assert (found.offsets, found.ranges, found.named[-1]) == (10, 3, (16, 20))
+
+
+def test_of_many_runs_without_a_record_the_first_are_named_and_all_are_counted() -> None:
+    found = Missing()
+    found.read(0, list(range(0, 100, 2)), 100)
+    assert (found.offsets, found.ranges, found.named[-1]) == (50, 50, (39, 40))
+    found.read(100, [], 101)
+    assert (found.offsets, found.ranges) == (51, 50)
 
 
 def test_a_pace_lets_no_more_through_than_its_rate() -> None:

@@ -123,6 +123,10 @@ def test_a_call_whose_result_was_sent_again_stays_one_call(b2: dict[str, Any]) -
     )
 
 
+def test_a_call_keeps_the_method_and_the_path_that_it_went_to(b2: dict[str, Any]) -> None:
+    assert {(call["method"], call["path"]) for call in b2["model_calls"]} == {("POST", "/v1")}
+
+
 def test_two_exchanges_that_use_one_id_leave_one_unanswered(b2: dict[str, Any]) -> None:
     """Scenario 12: joined by the id alone, none would seem to be missing."""
     reads = [

@@ -189,6 +189,8 @@ def _model_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str 
             "provider": identifier(row.get("provider"), 128),
             "protocol": identifier(row.get("protocol"), 128),
             "model": identifier(row.get("model"), 256),
+            "method": text(row.get("method")),
+            "path": text(row.get("path")),
             "message_id": identifier(row.get("message_id")),
             "status_code": status,
             "stop_reason": text(row.get("stop_reason")),

@@ -19,7 +19,7 @@ from turnledger.doctor.verify import verify
 from turnledger.ingest.decide import Decider
 from turnledger.pricing import packaged, price_call
 from turnledger.replay.log import Counts, Log, LogRecord
-from turnledger.retention.vacuum import Order, Stays, Went, vacuum
+from turnledger.retention.vacuum import Order, Stays, Went, foresee, vacuum
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
 from turnledger.store.connect import connect
@@ -88,13 +88,15 @@ def numbers(database: str) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def let_go(database: str, *sessions: str, order: Order = ORDER) -> list[Went | Stays]:
-    """Vacuum these sessions (``tenant/session_id``)."""
+    """Vacuum these sessions (``tenant/session_id``). What a dry run says before is what becomes of each."""
     found = []
     with connect(database, "test", autocommit=True, lock_seconds=5) as connection:
         for name in sessions:
             ref = one_session(connection, name).session
             assert ref is not None
+            foreseen = foresee(connection, ref, order)
             found.append(vacuum(connection, ref, order))
+            assert found[-1] == foreseen
     return found
 
 

@@ -23,6 +23,10 @@ def test_who_asks_for_what_is_gone_is_told_when_by_whom_and_why(database: str, h
     apply(database, "log", worked("s"))
     rolled_up(database)
     settings = {"TURNLEDGER_DATABASE_URL": database}
+    status, out, _ = here.run(settings, "sessions", "vacuum", "s", "--dry-run")
+    assert (status, out.startswith("default/s: 10 events ("), "would go" in out) == (0, True, True)
+    assert rows(database, "select count(*) from turnledger.events") == [(10,)]
+    assert here.run(settings, "sessions", "vacuum", "s")[0] == 2
     assert here.run(settings, "sessions", "vacuum", "s", "--why", "asked by its owner", "--by", "ada")[0] == 0
     rolled_up(database)
     status, _, err = here.run(settings, "sessions", "report", "s")

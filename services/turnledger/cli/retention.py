@@ -144,46 +144,57 @@ def vacuum(
             metavar="SESSION…", help="A session's id, tenant/session_id, or its name. Several may be given."
         ),
     ],
-    why: Annotated[str, typer.Option(help="Why. It is kept with the session.")],
+    why: Annotated[
+        str | None,
+        typer.Option(help="Why. It is kept with the session; only a dry run needs none.", show_default=False),
+    ] = None,
     tenant: Tenant = None,
     archived: Archived = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go and what would stay, and change nothing.")
+    ] = False,
     by: By = None,
     as_json: Json = False,
 ) -> None:
     """Let go of the events and detail of sessions; their rollups, ranges and digests stay. Twice is once.
 
-    Exit status 1 when one was left alone: it runs, is persistent, or is not proven.
+    Exit status 1 when one was left alone (or would be): it runs, is persistent, or is not proven. With --json and --dry-run, ``vacuumed`` is what would be.
     """
     import psycopg
 
     from turnledger.cli.who import person
     from turnledger.doctor.scope import one_session
-    from turnledger.retention.vacuum import Order, Stays
+    from turnledger.retention.vacuum import Order, Stays, foresee
     from turnledger.retention.vacuum import vacuum as let_go
 
-    order = Order(by or person(), why, archived=archived)
+    if why is None and not dry_run:
+        raise TurnledgerError('say why with --why "…": it is kept with the session.')
+    order = Order(by or person(), why or "", archived=archived)
     told: list[dict[str, Any]] = []
     with _connection("vacuum") as connection:
         found = [one_session(connection, name, tenant).session for name in sessions]
         for ref in found:
             assert ref is not None
             try:
-                became = let_go(connection, ref, order)
+                became = (foresee if dry_run else let_go)(connection, ref, order)
             except psycopg.Error as error:
                 raise _failed(error) from None
             named = {"tenant": ref.tenant, "session_id": ref.session_id}
             told.append({**named, **(_stays(became.why) if isinstance(became, Stays) else _went(became))})
     if as_json:
-        print_json({"sessions": told})
+        print_json({"dry_run": dry_run, "sessions": told})
     else:
         from turnledger.doctor.tables import safe
 
+        gone, alone = ("would go", "would be left alone") if dry_run else ("are gone", "is left alone")
         for one in told:
             name = safe(f"{one['tenant']}/{one['session_id']}")
             if one["vacuumed"]:
-                typer.echo(f"{name}: {one['events']} events are gone; what they gave stays")
+                typer.echo(
+                    f"{name}: {one['events']} events ({one['bytes']:,} bytes) {gone}; what they gave stays"
+                )
             else:
-                typer.echo(f"{name} is left alone: {one['why']}")
+                typer.echo(f"{name} {alone}: {one['why']}")
     if not all(one["vacuumed"] for one in told):
         raise typer.Exit(1)
 

@@ -151,6 +151,7 @@ def report(
 
     from turnledger.cli.output import json_text
     from turnledger.doctor import report as reporting
+    from turnledger.doctor.line import Page
     from turnledger.doctor.prometheus import Prometheus, PrometheusAway
     from turnledger.doctor.reconcile import Evidence, reconcile
     from turnledger.doctor.sessions import find_session
@@ -176,6 +177,8 @@ def report(
     made = reporting.report(found, case, why)
     text = f"{json_text(made)}\n" if as_json else reporting.markdown(made)
     if output is None:
+        if not as_json and sys.stdout.isatty():
+            text = reporting.folded(text, Page(sys.stdout).columns)
         typer.echo(text, nl=False)
     else:
         output.write_text(text, encoding="utf-8")

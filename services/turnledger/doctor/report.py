@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import Any
 
 import psycopg
@@ -213,6 +214,17 @@ def _reconciliation(case: Case) -> list[Row]:
 def markdown(made: Row) -> str:
     """The report as Markdown: no text of the ledger becomes markup, control or secret."""
     return hide("\n".join(_pages(made)) + "\n")
+
+
+def folded(text: str, columns: int) -> str:
+    """A report for a terminal of that width: lines are folded at words. Markdown reads it as the same, but for rows of tables."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        hang = "  " if line.startswith(("- ", "|")) else ""
+        lines += wrap(
+            line, columns, subsequent_indent=hang, break_on_hyphens=False, break_long_words=False
+        ) or [""]
+    return "\n".join(lines) + "\n"
 
 
 def _pages(made: Row) -> Iterator[str]:

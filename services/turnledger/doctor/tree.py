@@ -179,7 +179,9 @@ def _turn_figures(turn: Row) -> list[str]:
         _cost(turn),
         one_line(turn["grade"]),
         None if turn["stop_why"] is None else f"stop: {one_line(turn['stop_why'])}",
-        None if turn["event_count"] is None else f"{count(turn['event_count'])} events",
+        None
+        if turn["event_count"] is None
+        else f"{count(turn['event_count'])} event{'' if turn['event_count'] == 1 else 's'}",
     ]
     return [figure for figure in figures if figure is not None]
 

@@ -117,6 +117,19 @@ def vacuum(connection: Connection, ref: SessionRef, order: Order) -> Went | Stay
     return Stays(last)
 
 
+def foresee(connection: Connection, ref: SessionRef, order: Order) -> Went | Stays:
+    """What :func:`vacuum` would do now, and nothing is done: the session is read, folded and compared. ``connection`` is in autocommit mode."""
+    load_as_microseconds(connection)
+    number = ref.session_no
+    if vacuumed.vacuumed_among(connection, [number]):
+        events, size = _one(connection, "vacuum/size", number)
+        return _stays_late(connection, number, order, events) or Went(events, size, late=True)
+    proven = _prove(connection, ref, order)
+    if isinstance(proven, Stays):
+        return proven
+    return Went(proven.events, _one(connection, "vacuum/size", number)[1], late=False)
+
+
 def _prove(connection: Connection, ref: SessionRef, order: Order) -> _Proven | Stays:
     """Read and fold the session as it is, and compare what is stored."""
     with connection.transaction():
@@ -209,16 +222,24 @@ def _take_late(connection: Connection, ref: SessionRef, order: Order) -> Went | 
     """What came after the session went: declarations among it are kept, everything else is counted."""
     number = ref.session_no
     events, _, first_day, last_day = _lock(connection, number)
-    if not events:
-        return Stays("it is vacuumed, and nothing came since")
-    if order.archived and _rows(connection, "retention/unarchived", number):
-        return Stays("no archive holds what came late: `turnledger archive` writes it")
+    stays = _stays_late(connection, number, order, events)
+    if stays is not None:
+        return stays
     _write_streams(connection, number, active_slot(connection))
     kept = vacuumed.kept_declarations(connection, number)
     late = vacuumed.late_declarations(connection, number)
     in_order(kept, [one.event for one in late])
     _keep(connection, number, late)
     return _let_go(connection, number, order, (first_day, last_day), late=True)
+
+
+def _stays_late(connection: Connection, number: int, order: Order, events: int) -> Stays | None:
+    """Why the ``events`` that came after the session went stay; None where they may go."""
+    if not events:
+        return Stays("it is vacuumed, and nothing came since")
+    if order.archived and _rows(connection, "retention/unarchived", number):
+        return Stays("no archive holds what came late: `turnledger archive` writes it")
+    return None
 
 
 def _keep(connection: Connection, number: int, declared: Sequence[Declared]) -> None:

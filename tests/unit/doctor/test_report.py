@@ -16,7 +16,7 @@ from turnledger.doctor.findings import Finding, Reason
 from turnledger.doctor.outcomes import Calls, Tools, Turns
 from turnledger.doctor.prometheus import METRICS, Series, Told
 from turnledger.doctor.reconcile import Counted, Evidence, reconcile
-from turnledger.doctor.report import markdown, report
+from turnledger.doctor.report import folded, markdown, report
 from turnledger.doctor.witness import HEAD, TAIL, Witness
 from turnledger.fold.document import document
 from turnledger.fold.order import ordered
@@ -371,3 +371,11 @@ def test_text_of_the_ledger_is_no_markup_no_control_and_no_secret() -> None:
         assert "![x]" not in plain and "[x]" not in plain
         if line.startswith("|"):
             assert plain.count("|") in (3, 4, 6), line
+
+
+def test_on_a_terminal_lines_are_folded_at_words() -> None:
+    text = markdown(report(FOUND, case_of(*WRITES_NOTHING, ENDED)))
+    shown = folded(text, 60)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert shown.split() == text.split()
+    assert "\n- tool bash failed: “ENOENT: notes.txt” (turn t,\n  2026-05-04T10:00:03Z)\n" in shown

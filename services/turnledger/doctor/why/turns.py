@@ -112,9 +112,7 @@ def _event(value: object) -> object:
 def _holes(evidence: Evidence) -> str | None:
     gaps = sum(stream["open_gaps"] or 0 for stream in evidence.streams)
     if gaps:
-        return (
-            f"{plural(gaps, 'open gap')} first (check open_gap): what is missing here may be what never came"
-        )
+        return f"look into {plural(gaps, 'open gap')} first (check open_gap): what is missing here may be what never came"
     if evidence.dead_letters:
         return f"`turnledger dead list --session {evidence.name}` first: {plural(evidence.dead_letters, 'record')} could not be read"
     return None

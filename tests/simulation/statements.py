@@ -786,11 +786,11 @@ def _write_gaps_changed(context: Context, given: Parameters) -> Result:
 
 @statement("write/refused")
 def _write_refused(context: Context, given: Parameters) -> Result:
-    place = (given["topic"], given["partition"], given["offset"])
+    place = (given["topic"], given["partition"], given["offset"] or 0)
     if context.transaction.get("dead_letters", place) is None:
         row: Row = dict.fromkeys(_LEDGER["dead_letters"])
         row |= {name: given[name] for name in ("topic", "partition", "detail", "tenant", "session_id")}
-        row |= {"kafka_offset": given["offset"], "reason": "refused_by_database"}
+        row |= {"kafka_offset": place[2], "reason": "refused_by_database"}
         context.transaction.insert("dead_letters", row)
     return []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,11 @@ from turnledger.store.read import SessionRef
 
 MAX_OPEN_ROWS = 1000
 """Open gaps of one stream beyond this are one row ``fragmented`` (contract 4)."""
+
+
+def _names_of(listed: Sequence[columns.Column]) -> tuple[str, ...]:
+    return tuple(name for name, _ in listed)
+
 
 POINT_KINDS: dict[str, tuple[columns.Column, ...]] = {
     table: (*columns.POINT_COMMON, *own) for table, own in columns.POINT_TABLES.items()
@@ -47,29 +52,44 @@ class StoredProjection:
     """What the projection holds of some sessions: rows by table and session."""
 
     rows: dict[tuple[str, int], list[Row]]
+    ask: Callable[[str, int], list[Row]] | None = None
+    """Reads a table of a session each time, so that a long session's tables are in memory one after the other."""
 
     def of(self, table: str, session_no: int) -> list[Row]:
+        if self.ask is not None:
+            return self.ask(table, session_no)
         return self.rows.get((table, session_no), [])
+
+
+_PROJECTED: dict[str, tuple[str, ...]] = {
+    "turns": (*_TURN, *_names_of(columns.TURNS), "revision", "digest"),
+    "turn_records": (*_TURN, "revision", "digest", "record"),
+    **{table: (*_TURN, *_names_of(listed)) for table, _, listed in _IN_TURN},
+    "session_facts": ("session_no", *_names_of(columns.FACTS)),
+    "findings": (*_TURN, "check", *_names_of(_FINDING)),
+    **{table: (*_POSITION, *_names_of(listed)) for table, listed in POINT_KINDS.items()},
+}
 
 
 def load_projection(
     connection: psycopg.Connection[Any], slot: str, sessions: Sequence[int]
 ) -> StoredProjection:
     """Everything that ingest wrote of some sessions."""
-    wanted: dict[str, tuple[str, ...]] = {
-        "turns": (*_TURN, *_names_of(columns.TURNS), "revision", "digest"),
-        "turn_records": (*_TURN, "revision", "digest", "record"),
-        **{table: (*_TURN, *_names_of(listed)) for table, _, listed in _IN_TURN},
-        "session_facts": ("session_no", *_names_of(columns.FACTS)),
-        "findings": (*_TURN, "check", *_names_of(_FINDING)),
-        **{table: (*_POSITION, *_names_of(listed)) for table, listed in POINT_KINDS.items()},
-    }
     rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for table, names in wanted.items():
-        where = sql.SQL("source = 'fold'") if table == "findings" else None
-        for row in load(connection, slot, table, names, sessions, where):
+    for table in _PROJECTED:
+        for row in _load(connection, slot, table, sessions):
             rows[table, row["session_no"]].append(row)
     return StoredProjection(rows)
+
+
+def ask_projection(connection: psycopg.Connection[Any], slot: str) -> StoredProjection:
+    """The same, read as it is asked for, in the caller's snapshot."""
+    return StoredProjection({}, lambda table, number: _load(connection, slot, table, [number]))
+
+
+def _load(connection: psycopg.Connection[Any], slot: str, table: str, sessions: Sequence[int]) -> list[Row]:
+    where = sql.SQL("source = 'fold'") if table == "findings" else None
+    return load(connection, slot, table, _PROJECTED[table], sessions, where)
 
 
 def projection_faults(
@@ -78,7 +98,7 @@ def projection_faults(
     """I4 of one session: records byte for byte, rows column by column."""
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
     number = ref.session_no
-    turns = stored.of("turns", number)
+    turns, records = stored.of("turns", number), stored.of("turn_records", number)
     numbers: dict[str, int | None] = {row["turn_key"]: row["turn_no"] for row in turns}
     faults = compare(
         "I4",
@@ -100,9 +120,10 @@ def projection_faults(
             for turn in fold.turns
             if turn.turn.key in numbers
         ],
-        stored.of("turn_records", number),
+        records,
     )
-    faults += _revision_faults(named, turns, stored.of("turn_records", number))
+    faults += _revision_faults(named, turns, records)
+    del turns, records
     for table, key, listed in _IN_TURN:
         computed = [
             {**row, "turn_no": numbers.get(turn.turn.key)}
@@ -244,7 +265,3 @@ def _live(runs: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str, int
 
 def _stream(key: StreamKey) -> Row:
     return {"producer": key[0], "epoch": key[1], "stream": key[2]}
-
-
-def _names_of(listed: Sequence[columns.Column]) -> tuple[str, ...]:
-    return tuple(name for name, _ in listed)

@@ -113,26 +113,41 @@ class StoredRollup:
     """What the rollup worker set for some sessions: rows by table and session."""
 
     rows: dict[tuple[str, int], list[Row]]
+    ask: Callable[[str, int], list[Row]] | None = None
+    """As in ``refold.StoredProjection``."""
 
     def of(self, table: str, session_no: int) -> list[Row]:
+        if self.ask is not None:
+            return self.ask(table, session_no)
         return self.rows.get((table, session_no), [])
+
+
+_SET = {
+    **_TABLES,
+    "turn_overlay": (("turn_no", "int4"), *_TURN_OVERLAY),
+    "findings": (("turn_no", "int4"), ("check", "text"), *_FINDING),
+    "rollup_shares": (("level", "int4"), ("block", "int4"), ("share", "text")),
+}
 
 
 def load_rollup(connection: psycopg.Connection[Any], slot: str, sessions: Sequence[int]) -> StoredRollup:
     """Everything that the rollup worker set for some sessions."""
     rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    wanted = {
-        **_TABLES,
-        "turn_overlay": (("turn_no", "int4"), *_TURN_OVERLAY),
-        "findings": (("turn_no", "int4"), ("check", "text"), *_FINDING),
-        "rollup_shares": (("level", "int4"), ("block", "int4"), ("share", "text")),
-    }
-    for table, listed in wanted.items():
-        names = ["session_no", *(name for name, _ in listed)]
-        where = sql.SQL("source = 'rollup'") if table == "findings" else None
-        for row in load(connection, slot, table, names, sessions, where):
+    for table in _SET:
+        for row in _load(connection, slot, table, sessions):
             rows[table, row["session_no"]].append(row)
     return StoredRollup(rows)
+
+
+def ask_rollup(connection: psycopg.Connection[Any], slot: str) -> StoredRollup:
+    """The same, read as it is asked for, in the caller's snapshot."""
+    return StoredRollup({}, lambda table, number: _load(connection, slot, table, [number]))
+
+
+def _load(connection: psycopg.Connection[Any], slot: str, table: str, sessions: Sequence[int]) -> list[Row]:
+    names = ["session_no", *(name for name, _ in _SET[table])]
+    where = sql.SQL("source = 'rollup'") if table == "findings" else None
+    return load(connection, slot, table, names, sessions, where)
 
 
 def rollup_faults(

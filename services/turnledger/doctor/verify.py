@@ -32,6 +32,7 @@ from turnledger.doctor.held import (
 from turnledger.doctor.kept import kept_gap_faults, kept_rows_faults, kept_session_rows
 from turnledger.doctor.refold import (
     StoredProjection,
+    ask_projection,
     gap_faults,
     load_projection,
     projection_faults,
@@ -40,6 +41,7 @@ from turnledger.doctor.reread import reread
 from turnledger.doctor.resum import (
     Families,
     StoredRollup,
+    ask_rollup,
     decide_alone,
     decide_stored,
     families,
@@ -366,8 +368,7 @@ class _Verifier:
             kept[number].append(fault)
         return _Stored(
             streams,
-            load_projection(connection, slot, numbers),
-            load_rollup(connection, slot, numbers),
+            *self.written(slot, numbers),
             self.by_session(query("verify/conflicts"), numbers),
             self.by_session(query("verify/dead_letters"), numbers),
             self.by_session(query("verify/redactions"), numbers),
@@ -376,6 +377,12 @@ class _Verifier:
             prices_of(self.price, connection),
             self.events_of(refs),
         )
+
+    def written(self, slot: str, numbers: Sequence[int]) -> tuple[StoredProjection, StoredRollup]:
+        """What the workers wrote: of a page all at once, of a session alone, which may be long, table by table as they are compared."""
+        if len(numbers) == 1:
+            return ask_projection(self.connection, slot), ask_rollup(self.connection, slot)
+        return load_projection(self.connection, slot, numbers), load_rollup(self.connection, slot, numbers)
 
     def events_of(self, refs: Sequence[SessionRef]) -> Callable[[SessionRef], Iterable[StoredEvent]]:
         """Answers with the rows of each session's events once: those of a page are read together, those of a session alone as they are asked for."""

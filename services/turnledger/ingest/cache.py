@@ -94,8 +94,8 @@ class SessionEntry:
     """The last round that touched it."""
     dirty_since: int | None = None
     """The first round whose changes are not projected yet; None when the projection is whole."""
-    last_offset: int = 0
-    """Of the last record that moved it."""
+    last_place: tuple[int, int] | None = None
+    """(partition, offset) of the last record that moved it; None while it is as it was read."""
     undropped: int = 0
     """Events taken since the state last let go of closed turns."""
 

@@ -157,7 +157,7 @@ class Folder:
         prepared = self.prepared
         prepared.entries[group.key] = entry
         entry.round_no = prepared.number
-        entry.last_offset = group.events[-1].position
+        entry.last_place = (group.share.step.partition, group.events[-1].position)
         if entry.fresh:
             entry.fresh = False
             prepared.round.sessions.append((entry.session_no, *entry.key, *entry.home))

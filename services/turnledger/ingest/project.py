@@ -89,12 +89,13 @@ class _Units:
 
     def unit(self) -> Unit:
         entry = self.entry
+        partition, offset = entry.last_place or (entry.home[1], None)
         unit = Unit(
             session_no=entry.session_no,
             tenant=entry.key[0],
             session_id=entry.key[1],
-            partition=entry.home[1],
-            offset=entry.last_offset,
+            partition=partition,
+            offset=offset,
         )
         self.units.append(unit)
         return unit

@@ -206,7 +206,8 @@ class _Work:
             for key, number in again.items():
                 if key in entries:
                     # Where it is refused once more, it is the same letter.
-                    entries[key].last_offset = by_id[number].position
+                    letter = by_id[number]
+                    entries[key].last_place = (letter.partition, letter.position)
             moved = foreign.fold_entries(connection, self.fresh, self.decider, groups, entries, again)
             round_.disturb = sorted({entries[key].home for key in moved})
             write.write_in(connection, round_, self._passed(), careful=True)

@@ -286,7 +286,7 @@ def fold_sessions(
         events = stored.pop(one.session_no, [])
         if not events:
             if not fresh:
-                units.append(Unit(one.session_no, *one.key, one.home[1], 0, wipe=True))
+                units.append(Unit(one.session_no, *one.key, one.home[1], None, wipe=True))
             continue
         learn(entry, events)
         entry.state.extend([each.event for each in events])

@@ -264,6 +264,7 @@ def write_in(
                 "topic": round_.topic,
                 "partition": unit.partition,
                 "offset": unit.offset,
+                "session_no": unit.session_no,
                 "detail": detail,
                 "tenant": unit.tenant,
                 "session_id": unit.session_id,

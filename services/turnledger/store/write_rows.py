@@ -129,8 +129,8 @@ class Unit:
     tenant: str
     session_id: str
     partition: int
-    offset: int
-    """Of the last record that moved it: where a dead letter for it points."""
+    offset: int | None
+    """Of the last record that moved it, in ``partition``: where a dead letter for it points. None: it was read from the ledger, which knows."""
     turn: TurnRef | None = None
     delete_turn: bool = False
     """The turn was written before: its rows go first."""

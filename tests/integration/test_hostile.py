@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psycopg
+import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.integration.ingesting import (
@@ -18,7 +20,7 @@ from tests.integration.ingesting import (
     until_applied,
     until_projected,
 )
-from tests.stack.commands import Running
+from tests.stack.commands import Running, eventually
 from tests.stack.servers import Servers
 from tests.stack.topics import Record, Topic, produce, run_apart
 
@@ -251,3 +253,37 @@ def test_a_projection_row_that_postgres_refuses_is_a_dead_letter_and_the_rest_is
     )
     assert kept == (beyond[1].value,)
     assert worker.running()
+
+
+@pytest.mark.partitions(1)
+def test_a_refused_projection_points_at_the_sessions_last_record_also_where_it_was_read_from_the_ledger(
+    topic: Topic, database: str, start: Callable[..., Running]
+) -> None:
+    rule = b'{"session_id":"beyond","seq":0,"type":"security.rule_matched","payload":{"rule_id":"r","rule":{"n":1%b}}}'
+    found = "select partition, kafka_offset, batch_no from ledger.dead_letters"
+    refused = Record(rule % (b"0" * 150_000), key=b"default/beyond")
+    produce(topic, [event("before", 0), refused, event("beyond", 1), event("after", 0)])
+    worker = start("worker", environment=environment(topic, database))
+    until_applied(database, topic, 4, worker)
+    until_projected(database, topic)
+    assert rows(database, found) == [(0, 2, None)]
+    assert worker.stop() == 0
+
+    def folded_again() -> list[tuple[object, ...]]:
+        """What a worker says that takes the session from the ledger: none of its records comes to it."""
+        with psycopg.connect(database) as link:
+            link.execute("update ledger.ingest_progress set flushed_batch = 0")
+        again = start("worker", environment=environment(topic, database))
+        eventually(
+            lambda: rows(database, "select min(flushed_batch) > 0 from ledger.ingest_progress") == [(True,)],
+            what="everything is folded again",
+        )
+        until_projected(database, topic)
+        assert again.stop() == 0
+        return rows(database, found)
+
+    # It is the same refusal, so it is the same letter.
+    assert folded_again() == [(0, 2, None)]
+    with psycopg.connect(database) as link:
+        link.execute("delete from ledger.dead_letters")
+    assert folded_again() == [(0, 2, None)]

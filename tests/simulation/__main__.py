@@ -15,6 +15,9 @@ from typing import Any
 from tests.simulation.campaign import SHOWN_LINES, outcome_of, tell
 from tests.simulation.mistakes import MISTAKES
 
+PORTION = 1000
+"""Seeds after which a campaign says how far it is."""
+
 
 def main() -> int:
     """Exit status 0: everything holds; 1: a seed breaks something."""
@@ -24,7 +27,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone, with its whole history")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--mistake", choices=sorted(MISTAKES), help="with a mistake made on purpose")
-    parser.add_argument("--json", type=Path, help="add the counts to this file")
+    parser.add_argument("--json", type=Path, help="add the counts to this file, after every thousand seeds")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on behind the seeds that the file of --json counts"
+    )
     given = parser.parse_args()
     if given.seed is not None:
         outcome = outcome_of((given.seed, given.mistake))
@@ -35,14 +41,21 @@ def main() -> int:
             print(f"seed {given.seed} holds")
         print(f"state {outcome.digest}")
         return 1 if outcome.faults else 0
-    return _campaign(given)
+    if given.mistake is not None:
+        return _campaign(given, given.first, given.seeds)
+    last = given.first + given.seeds
+    first = given.first + (_known(given.json).get("seeds", 0) if given.resume else 0)
+    status = 0
+    for start in range(first, last, PORTION):
+        status |= _campaign(given, start, min(PORTION, last - start))
+    return status
 
 
-def _campaign(given: argparse.Namespace) -> int:
+def _campaign(given: argparse.Namespace, first: int, count: int) -> int:
     began = time.monotonic()
     counts: Counter[str] = Counter()
     broken: list[int] = []
-    tasks = [(seed, given.mistake) for seed in range(given.first, given.first + given.seeds)]
+    tasks = [(seed, given.mistake) for seed in range(first, first + count)]
     with get_context("spawn").Pool(given.jobs) as pool:
         for done, outcome in enumerate(pool.imap(outcome_of, tasks, chunksize=5 if given.mistake else 20), 1):
             counts += outcome.counts
@@ -57,17 +70,22 @@ def _campaign(given: argparse.Namespace) -> int:
     took = time.monotonic() - began
     seeds = len(tasks) if given.mistake is None else done
     print(
-        f"{seeds} seeds from {given.first} in {took:.0f} s: {counts['run: records']} records, {counts['run: commits']} commits, "
+        f"{seeds} seeds from {first} in {took:.0f} s: {counts['run: records']} records, {counts['run: commits']} commits, "
         f"{sum(count for name, count in counts.items() if name.startswith('fault: '))} faults; "
         f"{f'{len(broken)} break something: {broken[:20]}' if broken else 'everything holds'}"
     )
+    sys.stdout.flush()
     if given.json is not None:
         _add(given.json, seeds, took, broken, counts)
     return 1 if broken else 0
 
 
+def _known(path: Path | None) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path is not None and path.exists() else {}
+
+
 def _add(path: Path, seeds: int, took: float, broken: list[int], counts: Counter[str]) -> None:
-    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known = _known(path)
     summed = Counter(known.get("counts", {})) + counts
     document = {
         "seeds": known.get("seeds", 0) + seeds,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +23,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_every_seed_keeps_the_invariants() -> None:
     run = simulate("--seeds", str(SEEDS))
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]
-    assert f"{SEEDS} seeds" in run.stdout
+    assert sum(map(int, re.findall(r"^(\d+) seeds from", run.stdout, re.M))) == SEEDS
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,17 @@ def test_a_seed_that_breaks_something_breaks_it_again() -> None:
     assert again.returncode == 1
     first_fault = found.stdout.splitlines()[1]
     assert first_fault.startswith("  I1: ") and first_fault in again.stdout
+
+
+def test_a_campaign_goes_on_where_it_ended(tmp_path: Path) -> None:
+    counts = tmp_path / "counts.json"
+    first = simulate("--seeds", "2", "--json", str(counts))
+    assert first.returncode == 0, first.stdout + first.stderr
+    again = simulate("--seeds", "3", "--resume", "--json", str(counts))
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert re.findall(r"^(\d+) seeds from (\d+) in", again.stdout, re.M) == [("1", "2")]
+    whole = simulate("--seeds", "3", "--json", str(tmp_path / "whole.json"))
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    found, wanted = (json.loads(file.read_text()) for file in (counts, tmp_path / "whole.json"))
+    assert (found["seeds"], found["broken"]) == (3, [])
+    assert found["counts"] == wanted["counts"]

@@ -1,12 +1,14 @@
 """What a developer wants to watch (the 13 steps of the debug scenario), as far as the turn record and the ledger carry it.
 
 One scripted turn: the user asks, the model wants two tools at once, one of them fails, the next call meets a rate limit, is tried again and
-answers. Each row of the table is one requirement under its number. Steps 4.4, 8.1 and what is pushed to a watcher belong to the stream, not
-to the fold; the names of messages and endpoints are ours.
+answers. Each row of the table is one requirement under its number. Step 4.4 and what is pushed to a watcher belong to the stream, not to the fold;
+the list of tools (2.3) and a message's own count of tokens (10.3) stand in their events alone. The names of messages and endpoints are ours.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +170,9 @@ def told() -> Any:
         pytest.param("turns/0/model_calls/*/latency_ms", [900, None, 700], id="4.8 latency"),
         pytest.param("turns/0/model_calls/*/ttft_ms", [200, None, 150], id="4.8 time to the first token"),
         pytest.param("turns/0/tool_calls/*/tool_name", ["search", "write"], id="5.2 which tools"),
+        pytest.param(
+            "model_items/item_type=tool_call/arguments", [{"q": "x"}, None], id="5.3 with which arguments"
+        ),
         pytest.param("turns/0/tool_calls/*/tool_call_id", ["a", "b"], id="5.4 their ids"),
         pytest.param("turns/0/tool_calls/*/requested_by", ["c1", "c1"], id="5.1 which call wanted them"),
         pytest.param("tool_calls/*/call_index", [0, 1], id="5.1 side by side, in the model's order"),
@@ -178,12 +183,15 @@ def told() -> Any:
         ),
         pytest.param("turns/0/tool_calls/*/duration_ms", [30, 4], id="6.2 how long"),
         pytest.param("turns/0/tool_calls/*/pairing", ["paired", "paired"], id="6.3 answered"),
+        pytest.param(
+            "model_items/item_type=tool_response/content", ["read-only", "found"], id="6.4 what came out"
+        ),
         pytest.param("turns/0/tool_calls/*/status", ["ok", "error"], id="6.5 well or not"),
         pytest.param("turns/0/tool_calls/*/error", [None, "read-only"], id="6.6 the error's words"),
         pytest.param("turns/0/tool_calls/*/consumed_by", ["c2", "c2"], id="7.1 which call got the results"),
         pytest.param("turns/0/context/tokens", 1300, id="7.2 the context's size with them"),
         pytest.param("turns/0/round_trips", 3, id="7.3, 9.3 round trips"),
-        pytest.param("turns/0/answer", {"text": "Here it is", "exact": True}, id="8.2 the answer"),
+        pytest.param("turns/0/answer", {"text": "Here it is", "exact": True}, id="8.1, 8.2 the answer"),
         pytest.param("turns/0/stop/why", "limit", id="12.3 stopped by the limit reached after the last call"),
         pytest.param("turns/0/usage/total_input", 2300, id="9.1 the turn's input, cache inside, once"),
         pytest.param("turns/0/usage/output", 80, id="9.1 the turn's output"),
@@ -192,6 +200,22 @@ def told() -> Any:
         pytest.param("sessions/0/total_tool_calls", 2, id="9.2 tool calls"),
         pytest.param("turns/0/duration_ms", 21_500, id="9.4 how long the turn took"),
         pytest.param("turns/0/duration_source", "reported", id="9.4 and who says so"),
+        pytest.param(
+            "model_items/*/item_type",
+            ["request", "tool_call", "tool_call", "tool_response", "tool_response", "response"],
+            id="10.1 the conversation in order",
+        ),
+        pytest.param(
+            "model_items/item_type=request/role", ["user"], id="10.2 who said it; a response is the model's"
+        ),
+        pytest.param(
+            "model_items/item_type=response/occurred_at",
+            ["2026-05-04T10:00:17.000000Z"],
+            id="8.3, 10.4 when it was said",
+        ),
+        pytest.param(
+            "model_items/item_type=tool_response/call_id", ["b", "a"], id="10.5 which call it answers"
+        ),
         pytest.param("sessions/0/created_at", "2026-05-04T10:00:00.000000Z", id="11.1 created"),
         pytest.param("sessions/0/last_activity_at", "2026-05-04T10:00:24.000000Z", id="11.2 last activity"),
         pytest.param(
@@ -274,3 +298,12 @@ def test_a_tool_in_progress_is_pending_and_says_since_when() -> None:
     assert at(found, "tool_calls/0/pairing") == "pending"
     assert at(found, "tool_calls/0/requested_at") == "2026-05-04T10:00:01.000000Z"
     assert at(found, "tool_calls/0/duration_ms") is None
+
+
+def test_every_row_of_the_scenario_is_here() -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    named = " ".join(" ".join(found) for found in re.findall(r'id="([^"]*)"|def test_(\d+_\d+)_', source))
+    steps = {1: 3, 2: 3, 3: 3, 4: 8, 5: 4, 6: 6, 7: 3, 8: 3, 9: 5, 10: 5, 11: 5, 12: 4, 13: 3}
+    rows = {f"{step}.{row}" for step, count in steps.items() for row in range(1, count + 1)}
+    assert len(rows) == 55
+    assert rows - set(re.findall(r"\b\d+\.\d\b", named.replace("_", "."))) == {"2.3", "4.4", "10.3"}

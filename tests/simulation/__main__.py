@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.simulation.campaign import SHOWN_LINES, outcome_of, tell
 from tests.simulation.mistakes import MISTAKES
+from tests.simulation.page import renew
 
 PORTION = 1000
 """Seeds after which a campaign says how far it is."""
@@ -31,7 +32,11 @@ def main() -> int:
     parser.add_argument(
         "--resume", action="store_true", help="go on behind the seeds that the file of --json counts"
     )
+    parser.add_argument("--page", type=Path, help="put the counts of --json into this page in the end")
+    parser.add_argument("--beside", default="two quiet cores", help="what the page says of the machine")
     given = parser.parse_args()
+    if given.page is not None and given.json is None:
+        parser.error("--page takes its counts from --json: name a file there")
     if given.seed is not None:
         outcome = outcome_of((given.seed, given.mistake))
         if outcome.faults:
@@ -48,6 +53,8 @@ def main() -> int:
     status = 0
     for start in range(first, last, PORTION):
         status |= _campaign(given, start, min(PORTION, last - start))
+    if given.page is not None:
+        renew(given.page, _known(given.json), given.beside)
     return status
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from tests.fixtures.hostile import HOSTILE, Hostile
 from tests.integration.ingesting import (
     environment,
     event,
@@ -23,96 +23,6 @@ from tests.integration.ingesting import (
 from tests.stack.commands import Running, eventually
 from tests.stack.servers import Servers
 from tests.stack.topics import Record, Topic, produce, run_apart
-
-
-@dataclass(frozen=True)
-class Hostile:
-    """A record and what becomes of it: ``dead`` with a reason and field, or what else."""
-
-    name: str
-    value: bytes | None
-    end: str
-    reason: str | None = None
-    field: str | None = None
-
-
-def spelt(fields: str) -> bytes:
-    """A record of session `hostile` with fields as JSON text, which come last and count."""
-    return b'{"session_id":"hostile","seq":900,"type":"note",' + fields.encode() + b"}"
-
-
-def dead(name: str, value: bytes | None, reason: str, field: str | None = None) -> Hostile:
-    return Hostile(name, value, "dead", reason, field)
-
-
-def usage(name: str, seq: int, tokens: str) -> Hostile:
-    """A final report whose output count is no count: the event is accepted, the field null, the original kept."""
-    body = (
-        f'{{"session_id":"odd","seq":{seq},"type":"usage.reported","turn_id":"t","payload":{{"token_convention":"exclusive",'
-        f'"message_id":"m{seq}","source":"response","final":true,"usage":{{"input":1,"cache_read":0,"output":{tokens}}}}}}}'
-    )
-    return Hostile(name, body.encode(), "accepted")
-
-
-HOSTILE = [
-    dead(
-        "invalid UTF-8",
-        b'{"session_id":"hostile","seq":900,"type":"note","payload":{"a":"\xff"}}',
-        "encoding",
-    ),
-    dead(
-        "an encoded surrogate",
-        b'{"session_id":"hostile","seq":900,"type":"note","payload":{"a":"\xed\xa0\x80"}}',
-        "encoding",
-    ),
-    dead(
-        "an overlong encoding",
-        b'{"session_id":"hostile","seq":900,"type":"note","payload":{"a":"\xc0\xaf"}}',
-        "encoding",
-    ),
-    dead("a byte order mark", b"\xef\xbb\xbf" + spelt('"a":1'), "encoding"),
-    dead("UTF-16", spelt('"a":1').decode().encode("utf-16"), "encoding"),
-    dead("a lone surrogate", spelt('"payload":{"a":"\\ud800"}'), "encoding", "payload"),
-    dead("NUL as an escape", spelt('"payload":{"a":"x\\u0000y"}'), "nul", "payload"),
-    dead("NUL as a byte", spelt('"payload":{"a":"\x00"}'), "nul"),
-    dead("a tombstone", None, "empty"),
-    dead("an empty value", b"", "empty"),
-    dead("white space", b" \r\n\t", "empty"),
-    dead("garbage", b"garbage", "json"),
-    dead("half a record", spelt('"a":1')[:-9], "json"),
-    dead("two records in one", spelt('"a":1') * 2, "json"),
-    dead("a trailing comma", spelt('"payload":{"a":1,}'), "json"),
-    dead("NaN", spelt('"payload":{"a":NaN}'), "json"),
-    dead("Infinity", spelt('"payload":{"a":-Infinity}'), "json"),
-    dead("an unescaped line feed", spelt('"payload":{"a":"\n"}'), "json"),
-    dead("a float beyond a double", spelt('"payload":{"a":1e999}'), "out_of_range", "payload"),
-    dead("depth 5,000", spelt('"payload":{"a":' + "[" * 5000 + "]" * 5000 + "}"), "too_deep"),
-    dead("a 2 MiB record", spelt('"payload":{"a":"' + "x" * 2 * 1024 * 1024 + '"}'), "too_large"),
-    dead("an array", b"[]", "not_an_object"),
-    dead("null", b"null", "not_an_object"),
-    dead("no session_id", b'{"seq":1,"type":"note"}', "missing_field", "session_id"),
-    dead("no identity", b'{"session_id":"hostile","type":"note"}', "missing_field", "seq"),
-    dead("no type", b'{"session_id":"hostile","seq":900}', "missing_field", "type"),
-    dead("a seq of 1.5", spelt('"seq":1.5'), "wrong_type", "seq"),
-    dead("a seq of true", spelt('"seq":true'), "wrong_type", "seq"),
-    dead('a seq of "1"', spelt('"seq":"1"'), "wrong_type", "seq"),
-    dead("a seq of 60 digits", spelt('"seq":' + "9" * 60), "out_of_range", "seq"),
-    dead("an over-long session_id", spelt(f'"session_id":"{"x" * 257}"'), "out_of_range", "session_id"),
-    dead("a time with :60", spelt('"occurred_at":"2026-01-01T00:00:60Z"'), "wrong_type", "occurred_at"),
-    dead("a time without offset", spelt('"occurred_at":"2026-01-01T00:00:00"'), "wrong_type", "occurred_at"),
-    dead("an unlisted kind", spelt('"kind":"dream"'), "wrong_type", "kind"),
-    dead("eval without run_id", spelt('"kind":"eval"'), "missing_field", "run_id"),
-    usage("a redacted token count", 0, '"[REDACTED]"'),
-    usage("a token count of 12.5", 1, "12.5"),
-    usage("a token count of -5", 2, "-5"),
-    usage("a token count of 10^30", 3, "1" + "0" * 30),
-    Hostile(
-        "duplicate keys, the last counts",
-        b'{"session_id":"hostile","session_id":"odd","seq":1,"seq":4,"type":"note","type":"strange.type","payload":{"k":1,"k":2},"new":1,"schema_version":7}',
-        "accepted",
-    ),
-]
-"""Forty; the record whose key disagrees and the one that the database refuses have tests of their own beside them."""
 
 GOOD = 200
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.hostile import HOSTILE, Hostile
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
 from turnledger.contract.reader import Rejected, read
@@ -487,3 +488,13 @@ def test_the_detail_names_type_and_bounds() -> None:
     assert rejected(read(record(tenant="x" * 129))).detail == "tenant must be at most 128 bytes long"
     assert rejected(read(record(kind="eval"))).detail == "an eval event needs run_id"
     assert rejected(read(b"{}")).detail == "session_id is required"
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: one.name)
+def test_a_hostile_record_ends_as_it_must(reader: Reader, hostile: Hostile) -> None:
+    told = reader(hostile.value)
+    if hostile.end == "accepted":
+        assert isinstance(told, Event)
+    else:
+        assert isinstance(told, Rejected)
+        assert (told.reason, told.field) == (hostile.reason, hostile.field)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,16 +118,54 @@ def _read(
 
 
 def _print_json(readings: Sequence[FileReading], events: Spilled) -> None:
+    """The object of contract 17, list by list: of its rows only those of one session are held."""
     from functools import partial
 
     from turnledger.contract.canonical import dumps
-    from turnledger.fold.document import document
+    from turnledger.fold.apiece import described
+    from turnledger.fold.document import NOT_DIGESTED, digested, key_order
+    from turnledger.harness.spilling import Parts
     from turnledger.pricing import packaged, price_call
     from turnledger.settings import Settings
 
-    found = document(events.all(), partial(price_call, packaged()), limit=Settings().record_limit_bytes)
-    sys.stdout.buffer.write(dumps({"files": [reading.row() for reading in readings], **found}) + b"\n")
+    price, limit = partial(price_call, packaged()), Settings().record_limit_bytes
+    values: dict[str, Any] = {"files": [reading.row() for reading in readings]}
+    names: set[str] = set()
+    with Parts() as shown, Parts() as covered:
+        for place, found in described(events.sessions, events.numbered, price, limit=limit):
+            values["records"] = found.pop("records", None)
+            for name, rows in found.items():
+                names.add(name)
+                shown.put(name, place, dumps(rows)[1:-1])
+                if name not in NOT_DIGESTED:
+                    covered.put(name, place, dumps(digested(name, rows))[1:-1])
+        digest = sha256()
+        for piece in _object({name: covered.of(name, key_order) for name in names - NOT_DIGESTED}):
+            digest.update(piece)
+        values["digest"] = digest.hexdigest()
+        lists = {name: shown.of(name, key_order) for name in names}
+        sys.stdout.buffer.writelines(
+            _object({**lists, **{name: dumps(each) for name, each in values.items()}})
+        )
+    sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
+
+
+def _object(members: Mapping[str, bytes | Iterator[bytes]]) -> Iterator[bytes]:
+    """Canonical JSON of an object: of each member its JSON, or the pieces of a list."""
+    before = b"{"
+    for name, value in sorted(members.items()):
+        yield before + b'"' + name.encode() + b'":'
+        before = b","
+        if isinstance(value, bytes):
+            yield value
+            continue
+        between = b"["
+        for piece in value:
+            yield between + piece
+            between = b","
+        yield b"[]" if between == b"[" else b"]"
+    yield b"}"
 
 
 def _sink() -> Sink:

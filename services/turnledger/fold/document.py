@@ -45,6 +45,8 @@ WITH_COST = ("turns", "model_calls", "sessions", "ai_usage", "usage_hourly")
 FINDINGS_OUTSIDE_DIGEST = frozenset(
     {"dead_letter", "key_mismatch", "secret_redacted_at_ingest", "unpriced_model"}
 )
+NOT_DIGESTED = frozenset({"records", "dead_letters", "digest"})
+"""Members of the object that are outside the digest whole."""
 CONFLICT_ARRIVAL = frozenset({"count", "first_position", "last_position"})
 
 Document = dict[str, Any]
@@ -99,6 +101,18 @@ def describe(found: Deduped, folds: Mapping[SessionKey, SessionFold], price: Pri
             rows = session_rows(fold, conflicts[key], len(dead[key]))
             rollups[key] = roll_up(rows, _owner_in(ownership.owner, key[1]), price)
 
+    result = tables(found, folds, rollups, other_findings)
+    result["digest"] = digest(result)
+    return result
+
+
+def tables(
+    found: Deduped,
+    folds: Mapping[SessionKey, SessionFold],
+    rollups: Mapping[SessionKey, SessionRollup],
+    other_findings: Mapping[SessionKey, Sequence[Row]],
+) -> Document:
+    """The lists of contract 17 of sessions whose sums are known, and ``records``; no ``digest``."""
     keys = sorted(folds, key=key_order)
     result: Document = {
         "records": dict(found.records),
@@ -129,7 +143,6 @@ def describe(found: Deduped, folds: Mapping[SessionKey, SessionFold], price: Pri
         result[table] = [row_shown(key, listed, row) for key in keys for row in getattr(rollups[key], table)]
     result["usage_hourly"] = _usage_hourly(keys, rollups)
     result["findings"] = findings_of(found, folds, rollups, other_findings)
-    result["digest"] = digest(result)
     return result
 
 
@@ -172,17 +185,23 @@ def contribution_row(part: UsagePart) -> Row:
 
 def digest(shown: Document) -> str:
     """SHA-256 over all that does not depend on arrival or prices (contract 17), hex."""
-    covered = {
-        name: value for name, value in shown.items() if name not in ("records", "dead_letters", "digest")
-    }
-    covered["conflicts"] = [_without(row, CONFLICT_ARRIVAL) for row in shown["conflicts"]]
-    covered["findings"] = [row for row in shown["findings"] if row["check"] not in FINDINGS_OUTSIDE_DIGEST]
-    for table in WITH_COST:
-        covered[table] = [_without(row, OUTSIDE_DIGEST) for row in shown[table]]
-    for turn in covered["turns"]:
-        if "model_calls" in turn:
-            turn["model_calls"] = [_without(call, OUTSIDE_DIGEST) for call in turn["model_calls"]]
+    covered = {name: digested(name, rows) for name, rows in shown.items() if name not in NOT_DIGESTED}
     return sha256(dumps(covered)).hexdigest()
+
+
+def digested(table: str, rows: Sequence[Row]) -> list[Row]:
+    """What of the rows of one list the digest covers."""
+    if table == "conflicts":
+        return [_without(row, CONFLICT_ARRIVAL) for row in rows]
+    if table == "findings":
+        return [row for row in rows if row["check"] not in FINDINGS_OUTSIDE_DIGEST]
+    if table not in WITH_COST:
+        return list(rows)
+    covered = [_without(row, OUTSIDE_DIGEST) for row in rows]
+    for row in covered:
+        if "model_calls" in row:
+            row["model_calls"] = [_without(call, OUTSIDE_DIGEST) for call in row["model_calls"]]
+    return covered
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------------------
@@ -277,9 +296,14 @@ def _gap(key: SessionKey, gap: Row) -> Row:
 
 
 def _usage_hourly(keys: Iterable[SessionKey], rollups: Mapping[SessionKey, SessionRollup]) -> list[Row]:
+    return hourly_rows({key: rollups[key].hour_parts for key in keys})
+
+
+def hourly_rows(hour_parts: Mapping[SessionKey, Sequence[Row]]) -> list[Row]:
+    """``usage_hourly`` from the rows of ``columns.HOUR_PARTS`` of all sessions."""
     parts: dict[str, list[tuple[str, Row]]] = defaultdict(list)
-    for tenant, session_id in keys:
-        parts[tenant].extend((session_id, part) for part in rollups[(tenant, session_id)].hour_parts)
+    for (tenant, session_id), own in hour_parts.items():
+        parts[tenant].extend((session_id, part) for part in own)
     return [
         {"tenant": tenant, **_cells(columns.USAGE_HOURLY, row)}
         for tenant in sorted(parts, key=str.encode)

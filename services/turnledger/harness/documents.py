@@ -1,8 +1,8 @@
 """Owns how one JSON document is read without being held: what stands at its top, and one by one the records of the lists there.
 
-A short document is parsed whole. A longer one is walked over: once to know that all of it can be read, since half a document is none, and once
-for each time that somebody asks for its records. The walk finds where a record begins and ends; what it says, the parsers of a whole document decide, so
-that both ways give the same values. Decision 23 says why no streaming parser does this.
+A short document is parsed whole. A longer one is walked over, to know that all of it can be read, since half a document is none, and read again each time
+that somebody asks for its records. The walk finds where a record ends; what it says, the parsers of a whole document decide, so that both ways give the
+same values. Decision 23 says why no streaming parser does this.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import codecs
 import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -75,27 +75,25 @@ class Held:
 
 
 class Walked:
-    """A document of which one record is held. ``numbered``: its value, of each list only its number in the file; ``sizes``: the items of each."""
+    """A document of which one record is held. ``numbered``: its value, of each list only its number; ``ends``: of each list where its items end."""
 
-    def __init__(self, name: str, chunks: Chunks, parse: Parse, numbered: Any, sizes: Counter[int]) -> None:
-        self._name, self._chunks, self._parse, self._sizes = name, chunks, parse, sizes
+    def __init__(
+        self, name: str, chunks: Chunks, parse: Parse, numbered: Any, ends: Mapping[int, array[int]]
+    ) -> None:
+        self._name, self._chunks, self._parse = name, chunks, parse
         members = numbered.items() if isinstance(numbered, dict) else [(None, numbered)]
-        self._numbers: dict[str | None, int] = {
-            key: value[0] for key, value in members if isinstance(value, list)
+        self._lists: dict[str | None, array[int]] = {
+            key: ends.get(value[0], array("q")) for key, value in members if isinstance(value, list)
         }
         self.top = _without_items(numbered)
 
     def items(self, name: str | None = None) -> Iterator[Any]:
-        number = self._numbers.get(name)
-        if number is None:
+        ends = self._lists.get(name)
+        if ends is None:
             return
-        given = 0
         try:
-            for piece in _pieces(self._chunks(Condition()), only=number):
-                yield self._parse(piece.raw)
-                given += 1
-            if given != self._sizes[number]:
-                raise ValueError("the list is another one")
+            for raw in _between(_without_bom(self._chunks(Condition())), ends):
+                yield self._parse(raw)
         except (ValueError, RecursionError):
             raise TurnledgerError(
                 f"{self._name} was written while it was read: read it again when its harness rests"
@@ -106,8 +104,7 @@ class Walked:
             return list(self.items())
         if isinstance(self.top, dict):
             return {
-                key: list(self.items(key)) if key in self._numbers else value
-                for key, value in self.top.items()
+                key: list(self.items(key)) if key in self._lists else value for key, value in self.top.items()
             }
         return self.top
 
@@ -129,13 +126,13 @@ def read_document(name: str, chunks: Chunks, condition: Condition) -> Document |
     for parse in (orjson.loads, lenient):
         seen = Condition()
         try:
-            numbered, sizes = _validated(chunks(seen), parse)
+            numbered, ends = _validated(chunks(seen), parse)
         except (ValueError, RecursionError, _TooLarge) as error:
             reason = _reason(error)
             continue
         _take(seen, condition)
         condition.invalid_utf8 += lenient.replaced
-        return None if numbered is None else Walked(name, chunks, parse, numbered, sizes)
+        return None if numbered is None else Walked(name, chunks, parse, numbered, ends)
     _broken(chunks, condition, reason)
     return None
 
@@ -216,42 +213,57 @@ def _broken(chunks: Chunks, condition: Condition, reason: str) -> None:
     condition.quarantined.append(Quarantined(0, 0, size, whole.hexdigest(), reason))
 
 
-def _validated(chunks: Iterator[bytes], parse: Parse) -> tuple[Any, Counter[int]]:
-    """The value with numbers for its lists, and their sizes, once each piece was parsed: then the whole is JSON too."""
-    own, sizes = [], Counter[int]()
+def _validated(chunks: Iterator[bytes], parse: Parse) -> tuple[Any, dict[int, array[int]]]:
+    """The value with numbers for its lists, once each piece was parsed: then the whole is JSON. Of lists with items their place, and where items end."""
+    own: list[bytes] = []
+    ends: dict[int, array[int]] = {}
     for piece in _pieces(chunks):
         if piece.list == _OWN:
             own.append(piece.raw)
-        else:
-            parse(piece.raw)
-            sizes[piece.list] += 1
-    return parse(b"".join(own)), sizes
+            continue
+        parse(piece.raw)
+        if piece.list not in ends:
+            ends[piece.list] = array("q", [piece.end - len(piece.raw)])
+        ends[piece.list].append(piece.end)
+    return parse(b"".join(own)), ends
+
+
+def _between(chunks: Iterator[bytes], ends: array[int]) -> Iterator[bytes]:
+    """The items of a list: from its place to the first end, from behind the comma there to the next."""
+    held, base = b"", 0
+    for at in range(1, len(ends)):
+        start, end = ends[at - 1] + (at > 1), ends[at]
+        parts = []
+        while base + len(held) < end:
+            parts.append(held[max(start - base, 0) :])
+            base += len(held)
+            following = next(chunks, None)
+            if following is None:
+                raise ValueError("it ends before its list")
+            held = following
+        yield b"".join([*parts, held[max(start - base, 0) : end - base]])
 
 
 class _Piece(NamedTuple):
     list: int
     """The number of the list whose item it is, in the order of the file; or of none."""
     raw: bytes
+    end: int = 0
+    """Where an item ends."""
 
 
-def _pieces(chunks: Iterator[bytes], *, only: int | None = None) -> Iterator[_Piece]:
+def _pieces(chunks: Iterator[bytes]) -> Iterator[_Piece]:
     """The pieces of a document: the items of the lists at its top, and what stands beside them, where each list has its own number as its only item.
 
-    ``only``: nothing but the items of that list. What is no JSON is cut somewhere; a piece of it is none either.
+    What is no JSON is cut somewhere; a piece of it is none either.
     """
-    walk = _Walk(_without_bom(chunks), keeps=only is None)
+    walk = _Walk(_without_bom(chunks))
     number, found = 0, walk.first()
     is_list, begun = found == _LIST, False
     while found != _END:
         if found == _LIST:
-            if only is None:
-                yield _Piece(_OWN, walk.take() + b"%d" % number)
-            if only in (None, number):
-                yield from _items(walk, number)
-            else:
-                walk.close()
-            if only == number:
-                return
+            yield _Piece(_OWN, walk.take() + b"%d" % number)
+            yield from _items(walk, number)
             if is_list:
                 break
             number += 1
@@ -260,8 +272,6 @@ def _pieces(chunks: Iterator[bytes], *, only: int | None = None) -> Iterator[_Pi
         elif found != _OBJECT:
             break
         begun, found = True, walk.to(_BRACKET)
-    if only is not None:
-        raise ValueError("the list is gone")
     yield _Piece(_OWN, walk.take())
     for rest in walk.rest():
         if rest.strip(_SPACE):
@@ -271,7 +281,7 @@ def _pieces(chunks: Iterator[bytes], *, only: int | None = None) -> Iterator[_Pi
 
 def _items(walk: _Walk, number: int) -> Iterator[_Piece]:
     """The items of the list whose bracket was passed; then the walk stands behind its last bracket, which is not taken."""
-    walk.keeps, several = True, False
+    several = False
     walk.take()
     while True:
         found = walk.to(_BREAK)
@@ -280,7 +290,7 @@ def _items(walk: _Walk, number: int) -> Iterator[_Piece]:
             continue
         raw = walk.take(but=found != _END)
         if several or found == _COMMA or raw.strip(_SPACE):
-            yield _Piece(number, raw)
+            yield _Piece(number, raw, walk.start)
         if found != _COMMA:
             return
         several = True
@@ -290,12 +300,15 @@ def _items(walk: _Walk, number: int) -> Iterator[_Piece]:
 class _Walk:
     """A place in the bytes of a document, and what of them is held: from the beginning of the piece at hand."""
 
-    def __init__(self, chunks: Iterator[bytes], *, keeps: bool) -> None:
+    def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self.keeps = keeps
-        """Whether there is a piece at hand."""
         self._held = b""
-        self._start = self._at = 0
+        self._base = self._start = self._at = 0
+
+    @property
+    def start(self) -> int:
+        """Where in the document the piece at hand begins."""
+        return self._base + self._start
 
     def first(self) -> int:
         """Go behind the first byte that is no space, and say which it is; to the end where that begins no list and no object."""
@@ -348,13 +361,12 @@ class _Walk:
 
     def _more(self) -> bool:
         """Hold as much again, so that a long text is looked through twice at most; False at the end."""
-        if not self.keeps:
-            self._start = self._at
         parts = [self._held[self._start :]]
         wanted = len(parts[0])
         if wanted > HELD_LIMIT:
             raise _TooLarge
         self._at -= self._start
+        self._base += self._start
         self._start = 0
         for chunk in self._chunks:
             parts.append(chunk)

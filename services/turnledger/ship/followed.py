@@ -26,6 +26,8 @@ class Followed:
     trouble: str | None = None
     retry: float = FIRST_RETRY
     rest_until: float = 0.0
+    doubted: int = 0
+    """Readings in a row that found another file under the path than the last look did."""
 
     @property
     def lag_bytes(self) -> int:

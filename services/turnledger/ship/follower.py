@@ -33,6 +33,8 @@ GOING_ON = 64 * 1024
 """Files above this go on from where their last reading ended, where their format can."""
 MOST_BEGUN = 64
 """Of so many files it is remembered how to go on: some 300 bytes a line of each."""
+MOST_DOUBTS = 3
+"""So many times a look is waited for where a path has another file: one that is replaced all the time is read all the same."""
 SHARE = 4
 """A file is not read again before this many times what its last reading took: one that never rests costs at most a fifth of a core."""
 LOOKS_SHARE = 20
@@ -43,6 +45,10 @@ STOP_SECONDS = 8.0
 """What the batches that are under way get when ship is told to end."""
 
 log = logging.getLogger("turnledger.ship")
+
+
+class Moved(Exception):
+    """Another file has the path by now: a look says whether the one that was followed stands elsewhere, before this one is taken for it."""
 
 
 class Follower:
@@ -206,7 +212,10 @@ class Follower:
         was, began = followed.checkpoint, self._clock()
         settled = began - followed.changed_at >= self.settings.ship_settle_seconds
         try:
-            reading = await self.keeping.insist(self._begin, was, settled)
+            reading = await self.keeping.insist(self._begin, followed, settled)
+        except Moved:
+            self._look_now.set()
+            return True
         except (Torn, Anew):
             followed.rest_until = self._clock() + SHARE * (self._clock() - began)
             return True
@@ -238,11 +247,16 @@ class Follower:
         self._told(followed, checkpoint, reading.look, took)
         return False
 
-    def _begin(self, was: Checkpoint, settled: bool) -> Reading | None:
+    def _begin(self, followed: Followed, settled: bool) -> Reading | None:
         """Open a file and read its first batch; None where it is gone. In a thread."""
+        was = followed.checkpoint
         look = growing.look(was.path)
         if look is None:
             return None
+        if look.file != followed.look.file and followed.doubted < MOST_DOUBTS:
+            followed.doubted += 1
+            raise Moved
+        followed.doubted = 0
         begun = self._begun.pop(was.id, None)  # a reading that is broken off leaves nothing to go on from
         reading = Reading(
             was,

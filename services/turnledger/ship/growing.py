@@ -39,6 +39,11 @@ class Look:
     stamp: str
     """Size, times and inode, also of what belongs to it: equal stamps mean that nobody wrote in between."""
 
+    @property
+    def file(self) -> tuple[int, int]:
+        """Which file it is, whatever it is called."""
+        return self.device, self.inode
+
 
 def look(path: Path) -> Look | None:
     """None where there is no regular file. Raises :class:`OSError` where the system does not say."""

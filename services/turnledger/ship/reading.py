@@ -96,7 +96,7 @@ class Reading:
             self._file = self._open.enter_context(growing.opened(path, settled=settled))
         except OSError as error:
             raise unreadable(path, error) from error
-        if growing.identity(self._file.file) != (before.device, before.inode):
+        if growing.identity(self._file.file) != before.file:
             self._open.close()
             raise Torn  # another file took its path in between
         self._source = Source(path, choices.session, growing=self._file)
@@ -123,7 +123,7 @@ class Reading:
         if not was.before:
             return False
         if was.before == DATABASE and growing.is_database(self._file.file):
-            return (was.device, was.inode) != (self.look.device, self.look.inode)
+            return (was.device, was.inode) != self.look.file
         return self._file.size < was.told or growing.hash_before(self._file.file, was.told) != was.before
 
     def _begin(self) -> Iterator[tuple[int, Row]]:

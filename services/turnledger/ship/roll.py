@@ -78,7 +78,7 @@ class Roll:
                 log.warning("%s cannot be looked at (%s): correct its permissions", path, reason)
         self.found = found
         self._compare(found)
-        new = {(look.device, look.inode) for path, look in found.files.items() if path not in self._paths}
+        new = {look.file for path, look in found.files.items() if path not in self._paths}
         for path in list(self._paths):
             seen = found.files.get(path)
             if seen is None:
@@ -87,7 +87,7 @@ class Roll:
                 continue
             followed = self.files[self._paths[path]]
             was = (followed.checkpoint.device, followed.checkpoint.inode)
-            if was in new and was != (seen.device, seen.inode):
+            if was in new and was != seen.file:
                 self._lose(path)  # rotated: the file has another path by now, and its path another file
             else:
                 self.seen(followed, seen)
@@ -128,7 +128,7 @@ class Roll:
     async def _meet_all(self, found: Found) -> None:
         """Paths that are not followed yet: files that were moved, files of an earlier run, new ones. Those that were moved first, so that none of them is
         taken for a new file, and none that has its path now for it."""
-        there = {path: (look.device, look.inode) for path, look in found.files.items()}
+        there = {path: look.file for path, look in found.files.items()}
         by_inode = {
             (each.device, each.inode): each
             for each in self._gone.values()
@@ -181,7 +181,7 @@ class Roll:
         if look.stamp == followed.look.stamp and not (told and look.size <= agenda.LARGE):
             return  # a large file is not read again for what its stamp does not show
         now = self._clock()
-        if (look.device, look.inode) != (followed.look.device, followed.look.inode):
+        if look.file != followed.look.file:
             followed.rest_until = now
         followed.look, followed.changed_at = look, now
         if followed.behind_since is None:
@@ -216,8 +216,7 @@ class Roll:
 
     def _same(self, number: int, look: Look) -> bool:
         """Whether a path still has the file that it had."""
-        before = self.files[number].look
-        return (before.device, before.inode) == (look.device, look.inode)
+        return self.files[number].look.file == look.file
 
     async def forget(self) -> None:
         """Let go of what was told so long ago that a repeat may be a duplicate."""

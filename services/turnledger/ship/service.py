@@ -88,13 +88,13 @@ async def _run(
         choices=choices,
         told_by_system=told_by_system,
     )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, follower.stop.set)
     server = Server(follower, sink, settings.ship_health_host, settings.ship_health_port)
     await server.start()
     address = f"http://{server.host}:{server.port}"
     state.listen(address)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, follower.stop.set)
     names = ", ".join(map(str, folders))
     log.info("follows %s, sends to %s; health at %s/healthz, state in %s", names, sink, address, state.folder)
     try:

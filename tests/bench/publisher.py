@@ -34,6 +34,11 @@ PAYLOAD = {
     "usage": {"input": 1200, "cache_read": 9000, "output": 310},
     "text": "the quick brown fox jumps over the lazy dog; " * 8,
 }
+LONG = 200_000
+"""Bytes of a text that is moved out of its event."""
+LONG_PAYLOAD = {**PAYLOAD, "text": ("the quick brown fox jumps over the lazy dog; " * 5000)[:LONG]}
+LONG_SHARE = 40
+"""One event with such a text for so many of the others."""
 ABOUT = {"turn_id": "turn-17", "model_call_id": "call-3"}
 KIND = "model_call.completed"
 FIXED = {
@@ -73,13 +78,28 @@ def timed(events: int, emit: Callable[[int], object], flush: Callable[[], object
     return Timed(each, time.perf_counter() - began)
 
 
-def through_a_ledger(events: int, sink: str, spool: Path | None, *, flush: bool = True) -> Timed:
-    ledger = Ledger(session_id="s", sink=sink, spool=spool, spool_bytes=10**9 if spool else None)
-    ledger.emit(KIND, PAYLOAD, **ABOUT)
+def through_a_ledger(
+    events: int,
+    sink: str,
+    spool: Path | None,
+    *,
+    flush: bool = True,
+    payload: dict[str, Any] = PAYLOAD,
+    bodies: bool = False,
+) -> Timed:
+    ledger = Ledger(
+        session_id="s",
+        sink=sink,
+        spool=spool,
+        spool_bytes=10**9 if spool else None,
+        bodies=bodies,
+        body_bytes=LONG if bodies else None,
+    )
+    ledger.emit(KIND, payload, **ABOUT)
     try:
         return timed(
             events,
-            lambda n: ledger.emit(KIND, PAYLOAD, **ABOUT),
+            lambda n: ledger.emit(KIND, payload, **ABOUT),
             (lambda: ledger.flush(120)) if flush else (lambda: None),
         )
     finally:
@@ -136,7 +156,8 @@ one session, one thread, events of {bytes} bytes as they leave.
 "All of it" counts from the first `emit` to the moment when the broker has everything. With a spool the sender works beside
 the emitting thread, in the same process, and takes part of its time. Of an `emit` with a spool, {numbering:.0f} µs make the
 record (the envelope, redaction, the check against the contract) and {spool:.0f} µs are the rest: the transaction in SQLite,
-its WAL taken back into the file every 2 MiB, waking the sender.
+its WAL taken back into the file every 2 MiB, waking the sender. A text over 64 KiB is moved into `body.recorded` events, in the
+same transaction as its event: of {long} events each.
 """
 
 
@@ -174,16 +195,25 @@ def main() -> int:
                     "`Ledger`, spool, file"
                 )
             )
+            for name, bodies in (("its size and hash leave", False), ("all of it leaves", True)):
+                long = through_a_ledger(
+                    max(events // LONG_SHARE, 10),
+                    sink(),
+                    folder / f"long-{bodies}",
+                    payload=LONG_PAYLOAD,
+                    bodies=bodies,
+                )
+                rows.append(long.row(f"`Ledger`, spool, Kafka, a text of 200 KB in each: {name}"))
             away = through_a_ledger(events, "kafka://127.0.0.1:9", folder / "away", flush=False)
             rows.append(away.row("`Ledger`, spool, the broker away (into the spool alone)"))
     finally:
         stack.close()
     numbering = Numbering("s")
     _, (record,) = numbering.event(KIND, PAYLOAD, ABOUT)
-    making = alone(events // 4, lambda n: numbering.record(n, KIND, PAYLOAD, ABOUT))
+    making = alone(events // 4, lambda n: numbering.records(n, KIND, PAYLOAD, ABOUT))
     report = REPORT.format(
         day=time.strftime("%Y-%m-%d"), events=events, cores=os.cpu_count(), machine=platform.machine(), python=platform.python_version(),
-        bytes=len(record), rows="\n".join(rows), numbering=making, spool=1e6 * sum(away.each) / len(away.each) - making,
+        bytes=len(record), long=max(events // LONG_SHARE, 10), rows="\n".join(rows), numbering=making, spool=1e6 * sum(away.each) / len(away.each) - making,
     )  # fmt: skip
     print(report)
     if given.result is not None:

@@ -284,26 +284,18 @@ def _reason(given: str | None) -> str | None:
 
 
 def _since(given: str | None) -> datetime | None:
-    """An instant with its offset, or so many minutes, hours or days ago."""
+    """The instant that is meant, or the first or last that there is where it lies outside."""
     from datetime import UTC, datetime, timedelta
+
+    from turnledger.doctor.scope import parse_since
 
     if given is None:
         return None
-    units = {"m": "minutes", "h": "hours", "d": "days"}
-    if given[:-1].isdigit() and given[-1] in units:
-        try:
-            return datetime.now(UTC) - timedelta(**{units[given[-1]]: int(given[:-1])})
-        except OverflowError:
-            pass
+    at = parse_since(given)
     try:
-        instant = datetime.fromisoformat(given)
-    except ValueError:
-        instant = None
-    if instant is None or instant.tzinfo is None:
-        raise TurnledgerError(
-            f"--since {given!r} is no time: say 2026-01-31T12:00:00Z (with its offset), or 30m, 12h, 7d for so long ago."
-        )
-    return instant
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+    except OverflowError:
+        return (datetime.min if at < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def _connection() -> psycopg.Connection[Any]:

@@ -20,6 +20,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.timeout(1800)
 def test_every_seed_keeps_the_invariants() -> None:
     run = simulate("--seeds", str(SEEDS))
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]

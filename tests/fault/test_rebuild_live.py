@@ -201,7 +201,7 @@ def test_a_rebuild_and_a_switch_beside_live_work(
             rebuild.kill9()
             kills += 1
             rebuild = start("replay", "projections", "--workers", "1", environment=there)
-    assert rebuild.wait(seconds=120) == 0, rebuild.output()
+    assert rebuild.wait(seconds=300) == 0, rebuild.output()
     assert kills > 0
     # What nobody writes any more tells the two generations apart.
     planted = "update projection_b.turns set grade = 'planted' where session_no = (select session_no from ledger.sessions where session_id = 'marked')"

@@ -35,6 +35,8 @@ AFTER_SECONDS = 5.0
 EVERY = 4
 """One of so many turns is waited for."""
 LAG_SECONDS = 120.0
+LIMIT_SECONDS = 420.0
+"""Of a rebuild that follows what comes in more slowly than it comes."""
 
 ALONE, REBUILT, SWITCHED = "alone", "beside the rebuild", "around the switch"
 
@@ -196,6 +198,17 @@ def _start(environment: dict[str, str], *arguments: str) -> tuple[subprocess.Pop
         ), log
 
 
+def _asked(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command, to its end or to the limit."""
+    command = [*COMMAND, *arguments]
+    try:
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"not done after {LIMIT_SECONDS:.0f} s")
+
+
 def _until(what: str, true: Any, seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not true():
@@ -255,10 +268,7 @@ def beside(
             time.sleep(alone_seconds)
             fleet.phase = REBUILT
             began = time.perf_counter()
-            made = subprocess.run(
-                [*COMMAND, "replay", "projections", "--workers", str(workers), "--json"],
-                env=environment, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            made = _asked(environment, "replay", "projections", "--workers", str(workers), "--json")
             found.seconds = time.perf_counter() - began
             fleet.phase = SWITCHED
             if made.returncode:
@@ -266,10 +276,7 @@ def beside(
             # What nobody writes any more tells the two generations apart.
             planted = "update projection_b.turns set grade = %s where session_no = (select session_no from ledger.sessions where session_id = 'marked')"
             link.execute(planted, ("planted",))
-            done = subprocess.run(
-                [*COMMAND, "replay", "switch", "--group", other, "--settle", "60", "--json"],
-                env=environment, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            done = _asked(environment, "replay", "switch", "--group", other, "--settle", "60", "--json")
             time.sleep(AFTER_SECONDS)
         ended_at = time.perf_counter()
         readers.stop()
@@ -285,8 +292,9 @@ def beside(
         if old.poll() is not None or new.poll() is not None:
             found.faults.append("a worker ended")
         for name in (ALONE, REBUILT, SWITCHED):
-            found.spread[name] = spread(fleet.samples.get(name, []))
-        found.spread["with both"] = spread(fleet.samples[REBUILT] + fleet.samples[SWITCHED])
+            if len(fleet.samples.get(name, [])) > 1:
+                found.spread[name] = spread(fleet.samples[name])
+        found.spread["with both"] = spread(fleet.samples.get(REBUILT, []) + fleet.samples.get(SWITCHED, []))
         found.looks = readers.looks
         found.faults += [*readers.faults, *fleet.failed, *_counted(link, fleet, topic)]
     return found

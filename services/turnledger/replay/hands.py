@@ -94,7 +94,10 @@ class Processes:
 
 
 def polite() -> None:
-    """Of the process that rebuilds and of those that it starts: whoever serves live work comes first. It costs nothing where a core is free."""
+    """In such a process: whoever serves live work comes first. It costs nothing where a core is free.
+
+    The process that started it has no lower priority: it follows live work, and must be faster.
+    """
     os.nice(max(0, NICE - os.nice(0)))
 
 

@@ -306,6 +306,16 @@ def indexed(connection: sqlite3.Connection, table: str, column: str) -> bool:
     return any(first is not None and first[2] == column for first in firsts)
 
 
+def is_key(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    """Whether a table is ordered by a column of integers, so that a row is found by it at once."""
+    try:
+        columns = connection.execute(f'PRAGMA table_info("{_quoted(table)}")').fetchall()
+    except DAMAGE:
+        return False
+    keys = [(str(each[1]), str(each[2]).upper()) for each in columns if each[5]]
+    return keys == [(column, "INTEGER")]
+
+
 def rows_of(
     connection: sqlite3.Connection,
     table: str,

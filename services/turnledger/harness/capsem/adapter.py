@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnledger.contract.times import instant
 from turnledger.harness import saying
@@ -34,7 +35,7 @@ from turnledger.harness.facts import (
     text,
 )
 from turnledger.harness.format import Format
-from turnledger.harness.sources import Source, rows_of, tables_of
+from turnledger.harness.sources import DAMAGE, Source, is_key, rows_of, tables_of
 from turnledger.harness.telling import EVENTS_A_RECORD, Numbered
 
 PRODUCER = "capsem"
@@ -58,6 +59,12 @@ UNTOLD = frozenset(
     }
 )
 """Tables that repeat what others tell, hold bodies (which stay where they are), or are no activity of the session."""
+OF_A_CALL = ("timestamp", "timestamp_unix_ms", "duration_ms", "turn_id", "trace_id")
+"""Columns that other rows need of a model call."""
+SIDES = {"asked": "tool_calls", "answered": "tool_responses"}
+"""Where a call uses tools' ids: asking for their work, and answered by it."""
+MOST_ROWS = GREATEST // EVENTS_A_RECORD - 1
+"""Ids from here on have no number among the events."""
 _EVENT_ID = re.compile(r"(?!0{12})[0-9a-f]{12}", re.ASCII)
 
 Row = Mapping[str, Any]
@@ -68,13 +75,52 @@ def is_database(tables: Mapping[str, tuple[str, ...]]) -> bool:
     return tables.keys() >= TABLES and "decision" in tables["net_events"]
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(NamedTuple):
     """What other rows need of a model call."""
 
     at: str | None
     began: str | None
     turn: str | None
+
+    @classmethod
+    def of(cls, row: Row, notes: Notes) -> _Call:
+        """That of a row of ``model_calls``."""
+        at = _time(row, notes)
+        return cls(at, _before(at, row.get("duration_ms")), identifier(row.get("turn_id")) or _trace(row))
+
+
+class _Calls:
+    """The model calls by their numbers: looked up in the database where their table is ordered by them, else held."""
+
+    def __init__(self, connection: sqlite3.Connection, columns: Collection[str]) -> None:
+        self._connection = connection
+        self._names = ", ".join(name for name in OF_A_CALL if name in columns)
+        self._held: dict[int, _Call] | None = None if is_key(connection, "model_calls", "id") else {}
+        self._last: tuple[int, _Call | None] = (-1, None)
+
+    def add(self, number: int, call: _Call) -> None:
+        """A call that was read."""
+        if self._held is not None:
+            self._held[number] = call
+
+    def of(self, number: int | None) -> _Call | None:
+        """The call of a number, where there is one."""
+        if number is None or self._held is not None:
+            return self._held.get(number) if self._held is not None and number is not None else None
+        if self._last[0] != number:
+            self._last = number, self._found(number)
+        return self._last[1]
+
+    def _found(self, number: int) -> _Call | None:
+        if not self._names or number >= MOST_ROWS:
+            return None
+        try:
+            row = self._connection.execute(
+                f"SELECT {self._names} FROM model_calls WHERE id = ?", (number,)
+            ).fetchone()
+        except DAMAGE:
+            return None
+        return _Call.of(dict(row), Notes()) if row is not None else None
 
 
 @dataclass(slots=True)
@@ -84,14 +130,17 @@ class _Ledger:
     source: Source
     notes: Notes
     session: str
-    calls: dict[int, _Call] = field(default_factory=dict)
+    calls: _Calls
     emitting: set[int] = field(default_factory=set)
     """Calls whose response asked for tools."""
     last_asked: int = -1
     """The greatest of them."""
     began: set[str] = field(default_factory=set)
+    several: dict[str, frozenset[tuple[int, str]] | None] = field(default_factory=dict)
+    """By side (asking, answering) the calls that use one tool's id more than once, with that id: early versions take the tool's name for it. None: it
+    may be any."""
     used: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    """How often a call used a tool's id so far, asking and answering: early versions take the tool's name for it."""
+    """How often such a call used it so far."""
     asked: Counter[str] = field(default_factory=Counter)
     """How often one response asked under an id, at most. More answers than that are the same request sent again."""
 
@@ -100,7 +149,7 @@ class _Ledger:
 
     def number(self, row: Row) -> int | None:
         number = count(row.get("id"))
-        if number is None or number >= GREATEST // EVENTS_A_RECORD - 1:
+        if number is None or number >= MOST_ROWS:
             self.notes.traits["row_without_number"] += 1
             return None
         return number
@@ -110,6 +159,9 @@ class _Ledger:
         name = identifier(value, ID_LIMIT - 24)
         if name is None:
             return None
+        several = self.several.get(side)
+        if several is not None and (call, name) not in several:
+            return name
         self.used[side, call, name] += 1
         place = self.used[side, call, name]
         if side == "asked":
@@ -118,17 +170,16 @@ class _Ledger:
             place = min(place, max(1, self.asked[name]))
         return name if place == 1 else f"{name}#{place}"
 
-    def time(self, row: Row) -> str | None:
-        value = row.get("timestamp")
-        return moment_of(value if value is not None else row.get("timestamp_unix_ms"), self.notes)
-
 
 def read(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one database."""
     notes.traits["session_from_name"] += source.session is None
-    ledger = _Ledger(source, notes, named(source.session, source.path.absolute().parent.name))
+    session = named(source.session, source.path.absolute().parent.name)
     with source.database() as connection:
         tables = tables_of(connection)
+        ledger = _Ledger(source, notes, session, _Calls(connection, tables.get("model_calls", ())))
+        for side, table in SIDES.items():
+            ledger.several[side] = _used_again(connection, table) if table in tables else None
 
         def rows(table: str) -> Iterator[Row]:
             return rows_of(connection, table, source.condition) if table in tables else iter(())
@@ -165,7 +216,7 @@ def _table(ledger: _Ledger, name: str, rows: Iterator[Row], tell: Tell) -> Itera
             told.at(0)
             yield told.event("stream.declared", {"density": "sparse"})
         told.at(number + 1)
-        yield from tell(ledger, told, row, number, ledger.time(row))
+        yield from tell(ledger, told, row, number, _time(row, ledger.notes))
 
 
 def _event_id(row: Row) -> str | None:
@@ -174,14 +225,34 @@ def _event_id(row: Row) -> str | None:
     return value if isinstance(value, str) and _EVENT_ID.fullmatch(value) else None
 
 
+def _time(row: Row, notes: Notes) -> str | None:
+    value = row.get("timestamp")
+    return moment_of(value if value is not None else row.get("timestamp_unix_ms"), notes)
+
+
+def _used_again(connection: sqlite3.Connection, table: str) -> frozenset[tuple[int, str]] | None:
+    """(call, tool's id) that stand together in several rows; None where the database may tell apart what a reader does not, or cannot be asked."""
+    odd = (
+        f"SELECT 1 FROM {table} WHERE typeof(call_id) NOT IN ('text', 'null') OR call_id GLOB '*[^ -~]*'"
+        " OR typeof(model_call_id) NOT IN ('integer', 'null') OR model_call_id <= 0 LIMIT 1"
+    )
+    again = f"SELECT model_call_id, call_id FROM {table} GROUP BY 1, 2 HAVING count(*) > 1"
+    try:
+        if connection.execute(odd).fetchone() is not None:
+            return None
+        found = [(row[0] or 0, row[1]) for row in connection.execute(again)]
+    except DAMAGE:
+        return None
+    return frozenset(found)
+
+
 def _trace(row: Row) -> str | None:
     return identifier(row.get("trace_id"))
 
 
 def _model_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str | None) -> Iterator[Envelope]:
-    turn = identifier(row.get("turn_id")) or _trace(row)
-    began = _before(at, row.get("duration_ms"))
-    ledger.calls[number] = _Call(at, began, turn)
+    _at, began, turn = own = _Call.of(row, Notes())
+    ledger.calls.add(number, own)
     protocol = text(row.get("protocol")) or text(row.get("provider")) or ""
     status = count(row.get("status_code"))
     facts: dict[str, Any] = known(
@@ -264,7 +335,7 @@ def _tool_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str |
     if emitter is None:
         yield from _observed(told, row, number, at)
         return
-    call = ledger.calls.get(emitter)
+    call = ledger.calls.of(emitter)
     at = at or (call.at if call is not None else None)
     name, extra = text(row.get("tool_name")), {}
     if origin == "mcp_proxy" and name is not None and "__" in name:
@@ -341,7 +412,7 @@ def _tool_response(
 ) -> Iterator[Envelope]:
     """What a later request carried back to the model: no time of its own, so that of the beginning of the call that consumed it."""
     consumer = count(row.get("model_call_id"))
-    call = ledger.calls.get(consumer) if consumer is not None else None
+    call = ledger.calls.of(consumer)
     tool = ledger.tool_id("answered", consumer or 0, row.get("call_id"))
     turn = identifier(row.get("turn_id")) or _trace(row) or (call.turn if call is not None else None)
     when = at or (call.began if call is not None else None)

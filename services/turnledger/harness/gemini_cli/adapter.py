@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,8 +93,8 @@ class _Chat:
 
     told: Told
     notes: Notes
-    rewinds: bool
-    """Whether it may go on from an earlier message."""
+    targets: Container[str]
+    """The messages from which it goes on again."""
     turn: _Turn | None = None
     turns: dict[str, _Turn] = field(default_factory=dict)
 
@@ -119,7 +120,7 @@ class _Chat:
             self.notes.unknown[kind] += 1
             name, payload = saying.unknown(PRODUCER, kind, dict(record))
             yield self.told.event(name, payload, key=key, at=at, turn=self._id())
-        if self.turn is not None and self.rewinds:
+        if self.turn is not None and key in self.targets:
             self.turns[key] = self.turn
 
     def rewound(self, key: str | None) -> None:
@@ -256,12 +257,14 @@ def _output(tool: Mapping[str, Any]) -> str | None:
     return text(tool.get("resultDisplay"))
 
 
-def _chat(header: Mapping[str, Any], source: Source, notes: Notes, *, rewinds: bool) -> _Chat | None:
+def _chat(
+    header: Mapping[str, Any], source: Source, notes: Notes, targets: Container[str] = ()
+) -> _Chat | None:
     session = identifier(header.get("sessionId"), SESSION_LIMIT) or source.session
     if session is None:
         notes.traits["session_unknown"] += 1
         return None
-    return _Chat(Told(PRODUCER, OUTPUT_VERSION, session), notes, rewinds)
+    return _Chat(Told(PRODUCER, OUTPUT_VERSION, session), notes, targets)
 
 
 def _opened(chat: _Chat, header: Mapping[str, Any]) -> Iterator[Envelope]:
@@ -275,21 +278,21 @@ def read_document(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one chat document."""
     document = source.document()
     header = mapping(document.top if document is not None else None)
-    chat = _chat(header, source, notes, rewinds=False)
+    chat = _chat(header, source, notes)
     if document is None or chat is None:
         return
     yield from _opened(chat, header)
     yield from _messages(chat, _but_unfinished(document.items("messages"), source), notes)
 
 
-def _but_unfinished(messages: Iterator[Any], source: Source) -> Iterator[Any]:
+def _but_unfinished(messages: Iterable[Any], source: Source) -> Iterator[Any]:
     """All but a last message that is written again."""
-    message = next(messages, None)
-    for following in messages:
-        yield message
-        message = following
-    if message is not None and not _unfinished(message, source):
-        yield message
+    held: list[Any] = []
+    for message in messages:
+        yield from held
+        held = [message]
+    if held and not _unfinished(held[0], source):
+        yield held[0]
 
 
 def _unfinished(message: Any, source: Source) -> bool:
@@ -313,36 +316,53 @@ def _messages(chat: _Chat, messages: Iterable[Any], notes: Notes) -> Iterator[En
 def read_journal(source: Source, notes: Notes) -> Iterator[Envelope]:
     """The events of one journal: a repeated id replaces the message, in its old place."""
     header: dict[str, Any] = {}
-    steps: list[dict[str, Any]] = []
+    steps = array("q")  # numbers of records: of a message its last one
     places: dict[str, int] = {}
+    targets: set[str] = set()
     for record in source.records():
         value = record.value
+        key = identifier(value.get("id"))
         if isinstance(value.get("$set"), dict):
             header.update(value["$set"])
         elif "sessionId" in value and "id" not in value:
             header.update(value)
         elif "$rewindTo" in value:
-            steps.append(value)
+            targets.add(identifier(value["$rewindTo"]) or "")
+            steps.append(record.number)
+        elif key is not None and key in places:
+            steps[places[key]] = record.number
         else:
-            key = identifier(value.get("id"))
-            if key is not None and key in places:
-                steps[places[key]] = value
-            else:
-                if key is not None:
-                    places[key] = len(steps)
-                steps.append(value)
-    chat = _chat(header, source, notes, rewinds=True)
+            if key is not None:
+                places[key] = len(steps)
+            steps.append(record.number)
+    places.clear()
+    chat = _chat(header, source, notes, targets)
     if chat is None:
         return
     yield from _opened(chat, header)
     yield from _messages(chat, listed(header.get("messages")), notes)
-    if steps and _unfinished(steps[-1], source):
-        steps.pop()
-    for step in steps:
+    for step in _but_unfinished(_in_order(source, steps), source):
         if "$rewindTo" in step:
             chat.rewound(identifier(step["$rewindTo"]))
         else:
             yield from chat.message(step)
+
+
+def _in_order(source: Source, numbers: array[int]) -> Iterator[dict[str, Any]]:
+    """Records by their numbers; those are held that stand before their turn: messages are written again soon after, so few."""
+    wanted = bytearray(max(numbers, default=-1) + 1)
+    for number in numbers:
+        wanted[number] = True
+    ahead: dict[int, dict[str, Any]] = {}
+    records = source.records()
+    for number in numbers:
+        while number not in ahead:
+            record = next(records, None)
+            if record is None:
+                return  # the file was cut meanwhile
+            if record.number < len(wanted) and wanted[record.number]:
+                ahead[record.number] = record.value
+        yield ahead.pop(number)
 
 
 FORMAT = Format(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,12 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.bench import adapters
 from tests.fixtures.harness import goldens
 from tests.fuzz.mutations import mutate
 from turnledger.errors import TurnledgerError
-from turnledger.harness import documents
+from turnledger.harness import documents, reading
 from turnledger.harness.documents import read_document
+from turnledger.harness.importer import FileReading, told
 from turnledger.harness.reading import Condition
+from turnledger.harness.sources import Source
 
 DOCUMENTS = [name for name in goldens.FILES if name.endswith((".json", ".traj"))]
 PIECES = (
@@ -93,8 +98,8 @@ def test_a_long_document_on_one_line_is_a_document(monkeypatch: pytest.MonkeyPat
         flat = orjson.loads(goldens.content(name))
         flat["filler"] = "x" * 70_000
         monkeypatch.setattr(documents, "WHOLE", 50_000)
-        reading = goldens.read(name, orjson.dumps(flat))
-        assert (reading.container, reading.events) == ("document", goldens.read(name).events)
+        found = goldens.read(name, orjson.dumps(flat))
+        assert (found.container, found.events) == ("document", goldens.read(name).events)
 
 
 def test_a_document_that_is_written_while_it_is_read_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +111,25 @@ def test_a_document_that_is_written_while_it_is_read_is_a_sentence(monkeypatch: 
         content[:] = [later]
         with pytest.raises(TurnledgerError, match=r"x\.json was written while it was read"):
             list(document.items("a"))
+
+
+@pytest.mark.parametrize("harness", adapters.DOCUMENTS)
+def test_memory_does_not_grow_with_a_document(
+    harness: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "CHUNK", 16 * 1024)
+
+    def peak(size: int, whole: int) -> int:
+        monkeypatch.setattr(documents, "WHOLE", whole)
+        path = adapters.written(harness, tmp_path, size)
+        tracemalloc.start()
+        try:
+            found = FileReading(path, None)
+            assert sum(1 for _ in told(Source(path), found)) > size // 10_000 and found.harness == harness
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(100_000, 0)  # what is made once
+    small, large, held = peak(200_000, 0), peak(1_200_000, 0), peak(1_200_000, 10**9)
+    assert large - small < 100_000 < 1_200_000 < held - small

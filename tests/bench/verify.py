@@ -97,7 +97,11 @@ def settle(bootstrap: str, topic: str, dsn: str, total: int) -> None:
     finally:
         worker.terminate()
         worker.wait(timeout=60)
-    subprocess.run([*COMMAND, "rollup", "--once"], env=_environment(bootstrap, topic, dsn), check=True)
+    rollups = [
+        subprocess.Popen([*COMMAND, "rollup", "--once"], env=_environment(bootstrap, topic, dsn))
+        for _ in range(os.cpu_count() or 1)
+    ]
+    assert [one.wait() for one in rollups] == [0] * len(rollups)
 
 
 def _environment(bootstrap: str, topic: str, dsn: str) -> dict[str, str]:
@@ -132,13 +136,13 @@ def measure(step: str, bootstrap: str, topic: str, dsn: str, longest: int) -> Me
     return measured
 
 
-def report(rows: list[Measured]) -> str:
+def report(rows: list[Measured], command: str, beside: str) -> str:
     few, many, long = rows
     grown = long.peak_mib - many.peak_mib
     lines = [
         f"# What `turnledger verify` needs, {time.strftime('%Y-%m-%d')}",
         "",
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; `python -m tests.bench.verify`, beside other work of the machine.",
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; `{command}`, {beside}.",
         "",
         "| step | sessions | events | longest session | records of Kafka | peak MiB | seconds | events/s |",
         "|---|---|---|---|---|---|---|---|",
@@ -162,6 +166,9 @@ def main() -> None:
     arguments.add_argument("--sessions", type=int, default=20_000)
     arguments.add_argument("--long", type=int, default=200_000, help="events of the long session")
     arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument(
+        "--beside", default="alone on the machine", help="what the page says of other work"
+    )
     asked = arguments.parse_args()
     topic = f"bench-verify-{time.time_ns()}"
     with tempfile.TemporaryDirectory(prefix="turnledger-bench-") as folder, ExitStack() as at_end:
@@ -184,7 +191,8 @@ def main() -> None:
             say(f"{name}: {total} records are in Kafka")
             settle(bootstrap, topic, dsn, total)
             rows.append(measure(name, bootstrap, topic, dsn, longest))
-    asked.out.write_text(report(rows), encoding="utf-8")
+    command = f"python -m tests.bench.verify --sessions {asked.sessions} --long {asked.long}"
+    asked.out.write_text(report(rows, command, asked.beside), encoding="utf-8")
     say(f"written to {asked.out}")
 
 

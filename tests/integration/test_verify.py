@@ -585,6 +585,11 @@ def test_the_shares_of_a_long_session_are_proven(long: psycopg.Connection[Any]) 
             {"session_id": "fork"},
         ),
         (
+            "update projection_a.rollup_shares set share = 'gone' where level = 0",
+            "shares of a session were made for something else than it is",
+            {"session_id": "fork", "stored": "gone"},
+        ),
+        (
             "delete from projection_a.rollup_shares where level = 0",
             "shares of a session do not say what they were made for",
             {"session_id": "fork"},

@@ -519,7 +519,13 @@ KINDS = (
     Kind("replay switch --back", ("switched",), ("replay", "switch", "--back", "--accept", "planted", "--settle", "1"), slots=True, once=True),
     Kind("replay drop", ("switched", "begun"), ("replay", "drop"), slots=True),
 )  # fmt: skip
-BUSY = ("is at work", "by another process", "another process works", "another process applies")
+BUSY = (
+    "is at work",
+    "by another process",
+    "another process works",
+    "another process applies",
+    "another replay",
+)
 """What a command says while the one before it, which is dead, is still in the server: run it again."""
 
 

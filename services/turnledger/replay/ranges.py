@@ -10,6 +10,8 @@ from turnledger.errors import TurnledgerError
 
 BEGINNING, NOW = "beginning", "now"
 MOST = 2**63 - 1
+REPLAY = "replay"
+"""Who owns a partition that a replay reads for the first time, before the @."""
 
 
 class NotARange(TurnledgerError):
@@ -70,7 +72,12 @@ class Standing:
     alive: bool
     """The database process of the worker that claimed it is still there: it reads on by itself."""
     behind: bool = False
-    """The last batches are in the ledger, and their projections were still to be written when their worker ended."""
+    """The last batches are in the ledger, and their projections are still to be written."""
+
+    @property
+    def replayed(self) -> bool:
+        """Whoever is there is no worker, which would read on."""
+        return self.alive and self.owner is not None and self.owner.startswith(f"{REPLAY}@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,10 @@ def plan(
     unread = (max(lowest, following), asked_to)
     unread = (unread[0], max(unread))
     owner = refused = None
-    if unread[0] < unread[1]:
+    left = unread[0] < unread[1]
+    if standing is not None and standing.replayed and (left or standing.behind):
+        refused = f"another replay ({standing.owner}) is at it, or was killed a moment ago: let it end, then run this again"
+    elif left:
         if standing is not None and standing.alive:
             owner = standing.owner
         elif chosen:

@@ -20,7 +20,7 @@ from turnledger.ingest.round import Ingest
 from turnledger.ingest.seats import owner_name
 from turnledger.ingest.settings import WorkerSettings
 from turnledger.replay.broker import Broker, Feed, Pace
-from turnledger.replay.ranges import Missing
+from turnledger.replay.ranges import REPLAY, Missing
 
 WATCH_SECONDS = 0.1
 
@@ -70,7 +70,7 @@ async def apply(
         settings,
         functools.partial(Link, database_url),
         feed,
-        owner=owner_name("replay"),
+        owner=owner_name(REPLAY),
         metrics=Metrics(),
         health=health,
         give_back=feed.give_back,

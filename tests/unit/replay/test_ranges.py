@@ -107,6 +107,14 @@ def test_a_worker_that_lives_reads_on_by_itself() -> None:
     assert (found.unread, found.owner, found.refused) == ((60, 100), "worker@vm-1:7/1", None)
 
 
+def test_what_another_replay_reads_is_no_workers_and_is_not_left_to_it() -> None:
+    other = replace(READ, alive=True, owner="replay@vm-1:7/1")
+    found = plan(0, Log(0, 100), other, EVERYTHING, EVERYTHING)
+    assert found.owner is None and found.refused is not None and "replay@vm-1:7/1" in found.refused
+    assert plan(0, Log(0, 60), other, EVERYTHING, EVERYTHING).refused is None
+    assert plan(0, Log(0, 60), replace(other, behind=True), EVERYTHING, EVERYTHING).refused is not None
+
+
 @pytest.mark.parametrize(
     ("log", "start", "chosen", "said"),
     [

@@ -363,14 +363,20 @@ def test_a_changed_fold_is_named_session_by_session_and_not_switched_to(
         assert slots(connection).other.state == "building"
 
         outbox.switch(connection, on=True)
+        ((asked_at,),) = rows(lived.url, "select clock_timestamp()")
         done = Switch(rebuilder, "somebody", accept="reasoning is billed apart").run(5)
         outbox.switch(connection, on=False)
     sent = "select s.tenant, s.session_id, o.turn_key from ledger.outbox o join ledger.sessions s using (session_no) order by 1"
     assert rows(lived.url, sent) == [("default", "reasons", "t"), ("other", "reasons", "t")]
 
     assert (done.differences, done.digest) == (2, bytes.fromhex(found["digest"]))
-    kept = "select switched_by, why, differences, encode(diff_sha256, 'hex') from ledger.switches order by switch_no desc limit 1"
-    assert rows(lived.url, kept) == [("somebody", "reasoning is billed apart", 2, found["digest"])]
+    kept = (
+        "select switched_by, why, differences, encode(diff_sha256, 'hex'), switched_at between %s and clock_timestamp() from ledger.switches "
+        "order by switch_no desc limit 1"
+    )
+    assert rows(lived.url, kept, asked_at) == [
+        ("somebody", "reasoning is billed apart", 2, found["digest"], True)
+    ]
     revisions = "select tenant, session_id, revision, output_tokens from turnledger.turns where session_id in ('reasons', 'plain') order by 1, 2"
     assert rows(lived.url, revisions) == [
         ("default", "reasons", 2, 15),

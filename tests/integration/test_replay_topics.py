@@ -259,3 +259,35 @@ def test_a_session_that_more_partitions_spread_is_one_session(
     ]
     assert here.replay(settings)["again"]["known"] == 15
     verified(database, topic)
+
+
+@pytest.mark.partitions(1)
+def test_a_clock_that_jumps_leaves_no_record_between_the_ends_out(
+    topic: Topic, database: str, here: Replaying
+) -> None:
+    settings = environment(topic, database)
+    noon = 1_772_366_400_000  # 2026-03-01T12:00:00Z
+    hours = (0, 2, -3, 4)
+    produce(
+        topic,
+        [
+            Record(one.value, one.key, timestamp_ms=noon + hours[number] * 3_600_000)
+            for number in range(4)
+            for one in turn("s", number)
+        ],
+    )
+    told = here.replay(settings, "--to", "2026-03-01T13:00:00Z")
+    assert told["unread"]["records"] == 5
+    here.replay(settings)
+    before = ledger(database)
+    # The first record of 13:00 or later stands at 5; the turn behind it whose clock had jumped back is read with the others.
+    assert here.replay(settings, "--from", "2026-03-01T13:00:00Z")["again"]["records"] == 15
+    assert (
+        here.replay(settings, "--from", "2026-03-01T08:00:00Z", "--to", "2026-03-01T15:30:00Z")["again"][
+            "known"
+        ]
+        == 15
+    )
+    assert here.replay(settings, "--from", "2026-03-01T17:00:00Z")["again"]["records"] == 0
+    assert ledger(database) == before and len(before["turns"]) == 4
+    verified(database, topic)

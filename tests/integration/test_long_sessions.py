@@ -275,3 +275,47 @@ def test_the_cost_of_a_moved_turn_does_not_grow_with_the_sessions_age(
     # Ten times the turns; read whole it is about ten times the work, by the turn that moved about the same.
     assert took[2500] < 3 * took[250]
     assert whole[2500] > 3 * took[2500]
+
+
+def test_a_moved_turn_reads_its_own_rows_where_most_sessions_are_short(
+    database: str, connection: psycopg.Connection[Any]
+) -> None:
+    """The planner takes a session for the mean of all: it must not read what the long one has of calls, as it would of a short one."""
+    do, turns = Statements(connection, SLOT), 2500
+    project(connection, lines({"long": [started("long"), *turn("long", call("long", 2, "long", 7))]}))
+    number = lengthen(connection, "long", turns)
+    assert roll_up_session(do, number, PRICE) is Outcome.SET
+    others = {"session_no": "1000000 + n", "identity": "decode(md5(n::text), 'hex')"}
+    for table in ("call_overlay", "call_claims"):
+        described = connection.execute(f"select * from {SLOT}.{table} limit 0").description or []  # type: ignore[call-overload]
+        listed = ", ".join(others.get(column.name, f"t.{column.name}") for column in described)
+        connection.execute(
+            f"insert into {SLOT}.{table} select {listed} from (select * from {SLOT}.{table} where session_no = %s limit 1) t, generate_series(1, 5000) n",  # type: ignore[call-overload]
+            (number,),
+        )
+        connection.execute(f"analyze {SLOT}.{table}")  # type: ignore[call-overload]
+    read: list[int] = []
+    for tokens in range(100, 108):
+        before = _rows_read(connection)
+        connection.execute(
+            f"update {SLOT}.model_calls set output_tokens = %s where session_no = %s and turn_no = %s",  # type: ignore[call-overload]
+            (tokens, number, turns),
+        )
+        connection.execute(
+            "insert into ledger.marks (session_no, turns, slot) values (%s, %s, %s)", (number, [turns], SLOT)
+        )
+        assert roll_up_session(do, number, PRICE, now=True) is Outcome.SET
+        read.append(_rows_read(connection) - before)
+    assert 16 < max(read) < turns / 4, read
+
+
+def _rows_read(connection: psycopg.Connection[Any]) -> int:
+    """Rows that statements of this connection have read of calls' overlays and claims."""
+    connection.execute("select pg_stat_force_next_flush()")
+    connection.execute("select pg_stat_clear_snapshot()")
+    ((count,),) = connection.execute(
+        "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::int8 from pg_stat_user_tables "
+        "where schemaname = %s and relname in ('call_overlay', 'call_claims')",
+        (SLOT,),
+    ).fetchall()
+    return int(count)

@@ -248,7 +248,7 @@ def _chosen(one: Chosen) -> dict[str, Any]:
 
 
 def _page(done: Done) -> None:
-    from turnledger.doctor.tables import count, safe, show
+    from turnledger.doctor.tables import count, safe, sentence, show
 
     out = typer.get_text_stream("stdout")
     choice: Choice = done.choice
@@ -267,30 +267,35 @@ def _page(done: Done) -> None:
     if len(choice.chosen) > SHOWN:
         out.write(f"… and {len(choice.chosen) - SHOWN} more (--json lists them)\n\n")
     for chosen, why in done.stays[:SHOWN]:
-        out.write(f"{safe(chosen.candidate.name)} is left alone: {why}\n")
+        sentence(out, f"{safe(chosen.candidate.name)} is left alone: {why}")
     days = ", ".join(day.isoformat() for day in done.days.days)
     if done.run_no is None:
-        out.write(
+        sentence(
+            out,
             f"{len(choice.chosen)} of {choice.sessions} sessions would go; left alone: {choice.running} running, {choice.persistent} "
-            f"persistent, {choice.protected} protected; nothing was changed\n"
+            f"persistent, {choice.protected} protected; nothing was changed",
         )
         if days:
-            out.write(f"days that would be dropped: {days}\n")
+            sentence(out, f"days that would be dropped: {days}")
     else:
-        out.write(
+        sentence(
+            out,
             f"run {done.run_no}: {done.sessions} sessions with {done.events} events ({done.bytes} bytes) are gone, {len(done.stays)} of the "
-            f"chosen were left alone; {choice.running} run, {choice.persistent} are persistent, {choice.protected} protected\n"
+            f"chosen were left alone; {choice.running} run, {choice.persistent} are persistent, {choice.protected} protected",
         )
         if days:
-            out.write(f"days dropped: {days}\n")
-    for sentence in choice.unmet:
-        out.write(f"{sentence}\n")
+            sentence(out, f"days dropped: {days}")
+    for unmet in choice.unmet:
+        sentence(out, unmet)
     for day in done.days.forbidden:
-        out.write(
-            f"{day.isoformat()} is empty, and this role may not drop it: run it as the owner of the schema\n"
+        sentence(
+            out,
+            f"{day.isoformat()} is empty, and this role may not drop it: run it as the owner of the schema",
         )
     for day in done.days.waiting:
-        out.write(f"{day.isoformat()} is empty and is dropped with the next run: somebody reads the events\n")
+        sentence(
+            out, f"{day.isoformat()} is empty and is dropped with the next run: somebody reads the events"
+        )
 
 
 def _age(given: str) -> timedelta:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import psycopg
 
 from turnledger.contract.times import utc_text
-from turnledger.doctor.tables import UNKNOWN, count, dollars, show
+from turnledger.doctor.tables import UNKNOWN, count, dollars, sentence, show
 from turnledger.fold.columns import BUCKETS
 from turnledger.fold.model import Row
 from turnledger.fold.rollup import PriceFunction, add
@@ -158,9 +158,10 @@ def review_page(out: TextIO, found: Review) -> None:
     )
     moved = len({(one.provider, one.model) for one in found.changes})
     same = found.seen - moved
-    out.write(
+    sentence(
+        out,
         f"{count(moved)} of {count(found.seen)} models seen change, {count(same)} cost what they did; "
-        f"{count(found.unseen)} changed entries are of models that no call has asked for\n"
+        f"{count(found.unseen)} changed entries are of models that no call has asked for",
     )
 
 
@@ -188,9 +189,10 @@ def costs_page(out: TextIO, found: dict[Model, Cost]) -> None:
         ],
     )
     whole = total(found)
-    out.write(
+    sentence(
+        out,
         f"{count(whole.calls)} calls of these hours, {count(whole.moved)} of them move: {dollars(whole.before)} before, "
-        f"{dollars(whole.after)} after; {count(whole.unpriced_before)} unpriced before, {count(whole.unpriced_after)} after\n"
+        f"{dollars(whole.after)} after; {count(whole.unpriced_before)} unpriced before, {count(whole.unpriced_after)} after",
     )
 
 

@@ -66,6 +66,14 @@ def show(out: IO[str], title: str, heads: Sequence[str], rows: Iterable[Sequence
     out.write("\n")
 
 
+def sentence(out: IO[str], said: str) -> None:
+    """A sentence that is safe already: folded at words on a terminal, one line elsewhere."""
+    if out.isatty():
+        width = Console(file=out).width
+        said = "\n".join(textwrap.wrap(said, width, break_on_hyphens=False, break_long_words=False))
+    out.write(f"{said}\n")
+
+
 LEAST_TEXT = 24
 """Characters that the widest column must have left, where it alone is folded: less is a column of syllables."""
 
@@ -86,7 +94,7 @@ def _on_a_screen(
     texts = [at for at in range(number) if not right[at]]
     widest = max(texts, key=lambda at: widths[at], default=None)
     left = console.width - (plain - (0 if widest is None else widths[widest]))
-    if folds and (widest is None or left < LEAST_TEXT):
+    if folds and (widest is None or left < max(LEAST_TEXT, _longest_word(cells, widest))):
         _blocks(console, title, names, cells)
         return
     table = Table(
@@ -110,6 +118,10 @@ def _on_a_screen(
         table.add_row(*map(Text, row))
     console.print(table)
     console.print()
+
+
+def _longest_word(cells: Sequence[Sequence[str]], column: int) -> int:
+    return max((len(word) for row in cells for word in row[column].split()), default=0)
 
 
 def _blocks(console: Console, title: str, names: Sequence[str], cells: Sequence[Sequence[str]]) -> None:

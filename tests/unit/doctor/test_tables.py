@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from turnledger.doctor.tables import show
+from turnledger.doctor.tables import sentence, show
 
 
 class Terminal(io.StringIO):
@@ -57,6 +57,23 @@ def test_more_columns_than_a_screen_holds_are_a_block_a_row(monkeypatch: pytest.
     lines = drawn(monkeypatch, 80, heads, [[f"value-{number}" for number in range(12)]])
     assert lines[:3] == ["title", "column-0   value-0", "column-1   value-1"]
     assert len([line for line in lines if line.startswith("column-")]) == 12
+
+
+def test_a_name_that_has_no_room_makes_blocks_and_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "default/demo-1130-1632-0844-return-vm-10"
+    heads = ["session", "rule", "status", "last came", "content", "bytes>"]
+    lines = drawn(monkeypatch, 80, heads, [[name, "count", "stopped", "2026-11-30 16:32:47Z", "yes", 1000]])
+    assert f"session    {name}" in lines
+
+
+def test_a_sentence_is_folded_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    said = "15 of 18 sessions would go, and nothing was changed"
+    on_a_screen, in_a_pipe = Terminal(), io.StringIO()
+    for out in (on_a_screen, in_a_pipe):
+        sentence(out, said)
+    assert on_a_screen.getvalue() == "15 of 18 sessions would go, and nothing\nwas changed\n"
+    assert in_a_pipe.getvalue() == f"{said}\n"
 
 
 def test_what_came_from_outside_moves_no_cursor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -26,8 +27,11 @@ from tests.integration.test_vacuum import event, worked
 from tests.property.budget import times
 from tests.property.fleets import _sown, build, plain
 from tests.stack import databases, servers
+from turnledger.archive.place import place
+from turnledger.archive.write import write
 from turnledger.fold.document import document
 from turnledger.pricing import packaged, price_call
+from turnledger.store.connect import connect
 
 __all__ = ["here"]
 
@@ -178,6 +182,23 @@ def test_what_a_vacuum_took_stands_in_the_archive_and_is_missing_nowhere(
     assert numbers(empty) == numbers(database)
 
 
+@pytest.fixture(scope="module")
+def whole(
+    stack: servers.Servers, database_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, str]]:
+    """An archive of two tenants' day, and another installation for all that is damaged: of that, nothing may ever come into it."""
+    first, other = (databases.create(stack.database_url, template=database_template) for _ in range(2))
+    apply(first, "log", every_kind())
+    day = moved_back(first, 3)
+    folder = tmp_path_factory.mktemp("archive")
+    with connect(first, "test", autocommit=True) as connection:
+        for tenant in ("default", "ac/me"):
+            assert write(connection, place(str(folder)), tenant, day, by="test") is not None
+    databases.drop(stack.database_url, first)
+    yield folder, other
+    databases.drop(stack.database_url, other)
+
+
 def _flipped(file: Path) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -194,19 +215,19 @@ def _cut(file: Path) -> None:
     ids=["a bit", "its end", "a file", "the manifest"],
 )  # fmt: skip
 def test_a_damaged_archive_is_named_and_nothing_of_it_is_loaded_while_the_others_are(
-    database: str, empty: str, here: Here, tmp_path: Path, name: str, damage: Any
+    whole: tuple[Path, str], here: Here, tmp_path: Path, name: str, damage: Any
 ) -> None:
-    apply(database, "log", every_kind())
-    day = moved_back(database, 3)
-    command(here, database, "archive", str(tmp_path))
-    folder = tmp_path / "tenant=default" / f"day={day.isoformat()}"
+    given, other = whole
+    there = tmp_path / "archive"
+    shutil.copytree(given, there)
+    (folder,) = (there / "tenant=default").iterdir()
     damage(folder / name)
-    found = command(here, database, "archive", str(tmp_path), "--check", status=1)
+    found = command(here, other, "archive", str(there), "--check", status=1)
     assert [f"{folder / name}" in sentence for sentence in found["damaged"]] == [True]
-    back = command(here, empty, "replay", "archive", str(tmp_path), status=1)
+    back = command(here, other, "replay", "archive", str(there), status=1)
     sentences = [*back["damaged"], *(row["damaged"] for row in back["archives"] if row["damaged"])]
     assert [f"{folder / name}" in sentence for sentence in sentences] == [True]
-    assert rows(empty, "select tenant, count(*) from turnledger.events group by 1") == [("ac/me", 10)]
+    assert rows(other, "select tenant, count(*) from turnledger.events group by 1") == [("ac/me", 10)]
 
 
 def test_a_day_that_is_open_is_not_written_and_a_folder_without_archives_is_said(

@@ -148,6 +148,33 @@ async def test_a_file_that_is_rotated_while_it_is_read_is_the_same_one_and_the_o
     assert len(slow.records) == len(once)
 
 
+async def test_a_file_that_was_rotated_before_a_look_saw_it_is_not_told_again(ship: Ship) -> None:
+    ship.path("a.jsonl").write_bytes(b"".join(LINES[:3]))
+    await ship.look()
+    with ship.path("a.jsonl").open("ab") as file:
+        file.write(b"".join(LINES[3:]))
+    await ship.follower.look()
+    ship.clock.now += 1
+    ship.path("a.jsonl").rename(ship.path("a.1.jsonl"))
+    ship.path("a.jsonl").write_bytes(codex.ndjson(codex.rollout()))
+    await ship.follower.work()
+    await ship.look()
+    await ship.settle()
+    once = [each for name in ("a.1.jsonl", "a.jsonl") for each in imported(ship.path(name))]
+    assert sorted(ship.sink.records) == sorted(once)
+
+
+async def test_a_file_that_is_replaced_all_the_time_is_read_all_the_same(ship: Ship) -> None:
+    ship.path("a.jsonl").write_bytes(LINES[0])
+    await ship.follower.look()
+    for _ in range(5):
+        ship.clock.now += 1
+        ship.path("beside").write_bytes(WHOLE)
+        ship.path("beside").replace(ship.path("a.jsonl"))
+        await ship.follower.work()
+    assert set(ship.sink.records) == set(imported(ship.path("a.jsonl")))
+
+
 async def test_a_file_that_is_gone_while_it_is_read_keeps_what_was_told_of_it(ship: Ship) -> None:
     slow = Slow()
     ship.sink = ship.follower.way._make = slow

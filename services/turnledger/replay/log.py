@@ -6,16 +6,15 @@ row of ``ledger.ingest_progress``, so that it goes on after a kill; its records 
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from turnledger.errors import TurnledgerError
 from turnledger.ingest import prepare
 from turnledger.ingest.batch import Partition, Record
 from turnledger.ingest.decide import Decider
-from turnledger.ingest.foreign import NEVER, TRANSIENT, HomesMoved, InTheWay, write_foreign
+from turnledger.ingest.foreign import NEVER, InTheWay, attempt, write_foreign
 from turnledger.ingest.link import Connection
 from turnledger.ingest.seat import Piece, Seat
 from turnledger.store import fence, write
@@ -23,9 +22,7 @@ from turnledger.store.named import query
 from turnledger.store.read import active_slot
 
 ATTEMPTS = 10
-PAUSE_SECONDS = 0.05
-"""The first pause between attempts; each is doubled, up to some seconds."""
-GREATEST_PAUSE_SECONDS = 3.0
+"""Of one piece, where its data is refused or its fence is lost in between."""
 
 
 class LogTaken(TurnledgerError):
@@ -82,32 +79,36 @@ class Log:
     def apply(self, records: Sequence[Record], to_offset: int) -> Counts:
         """Apply ``records``, which go on from ``next_offset`` and end before ``to_offset``, in one transaction. Raises :class:`LogTaken`,
         :class:`InTheWay`, and what psycopg raises: then nothing was done, or, where the connection broke, the row of the log tells."""
-        homes: set[Partition] = set()
-        pause = PAUSE_SECONDS
         careful = False
         for _ in range(ATTEMPTS):
-            prepared = self._prepared(records, to_offset, careful)
             try:
-                write_foreign(self.connection, prepared, self.decider, self.backend, homes)
-            except HomesMoved as moved:
-                homes |= moved.homes
-                continue
+                prepared = attempt(
+                    self.connection,
+                    partial(self._write, records, to_offset, careful),
+                    dry=False,
+                    in_the_way=lambda: self._in_the_way(to_offset),
+                )
             except write.DataRefused:
                 careful = True
-                continue
             except write.FenceLost:
                 self._look_again()
-                continue
-            except TRANSIENT:
-                time.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(2 * pause, GREATEST_PAUSE_SECONDS)
-                continue
-            self.next_offset = self.seat.expected = to_offset
-            return _counts(prepared)
-        raise InTheWay(
+            else:
+                self.next_offset = self.seat.expected = to_offset
+                return _counts(prepared)
+        raise self._in_the_way(to_offset)
+
+    def _in_the_way(self, to_offset: int) -> InTheWay:
+        return InTheWay(
             f"records {self.next_offset} to {to_offset - 1} of {self.name} could not be applied, because others write their sessions all the "
             "time: nothing of them was changed, run it again (look for long transactions in pg_stat_activity)."
         )
+
+    def _write(
+        self, records: Sequence[Record], to_offset: int, careful: bool, homes: set[Partition]
+    ) -> prepare.Prepared:
+        prepared = self._prepared(records, to_offset, careful)
+        write_foreign(self.connection, prepared, self.decider, self.backend, homes)
+        return prepared
 
     def _prepared(self, records: Sequence[Record], to_offset: int, careful: bool) -> prepare.Prepared:
         self._rounds += 1

@@ -80,7 +80,7 @@ def from_topic(bootstrap: str, topic: str, dsn: str, start: str = "beginning") -
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--sessions", type=int, default=3_000)
+    given.add_argument("--sessions", type=int, default=2_000)
     given.add_argument("--out", type=Path, default=RESULTS)
     asked = given.parse_args()
     raws = sent(asked.sessions)

@@ -1,6 +1,6 @@
 """``python -m tests.bench.rollups``: many sessions that are dirty at once, and one that never ends.
 
-Projections are written by SQL from one folded session, so that rolling up is measured and nothing else. ``make bench`` runs it with fewer sessions.
+Projections are written by SQL from one folded session, so that rolling up is measured and nothing else. ``make bench`` runs it too.
 Absolute figures belong to the machine; that a moved turn costs the same in a session of any age is a ratio, and a test holds it too.
 """
 

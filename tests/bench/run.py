@@ -2,7 +2,7 @@
 
 (a) the floor (``floor.py``), (b) stock Faust's per-event agent that does nothing, (c) ``turnledger worker`` with everything on, each a process of its own that
 drains the same topic; (c2) the same worker as two processes, which is another thing than (c) and has columns of its own.
-Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events, and rolling up (``rollups.py``, a minute).
+Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events, and rolling up (``rollups.py``, some minutes).
 Absolute figures belong to the machine; the ratios inside one run are what counts.
 """
 
@@ -526,7 +526,7 @@ def main() -> None:
             if "rollups" in only:
                 dsn = fresh_database(addresses.database_url, "bench_rollups")
                 migrate(dsn)
-                report["rollups"] = rollups.measure(dsn, 1000, (20_000, 60_000), (1, 4))
+                report["rollups"] = rollups.measure(dsn, 10_000, (20_000, 200_000), (1, 4))
         finally:
             stack.down(remove=True)
     args.out.parent.mkdir(parents=True, exist_ok=True)

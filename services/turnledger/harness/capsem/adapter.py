@@ -260,8 +260,6 @@ def _model_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str 
             "provider": identifier(row.get("provider"), 128),
             "protocol": identifier(row.get("protocol"), 128),
             "model": identifier(row.get("model"), 256),
-            "method": text(row.get("method")),
-            "path": text(row.get("path")),
             "message_id": identifier(row.get("message_id")),
             "status_code": status,
             "stop_reason": text(row.get("stop_reason")),
@@ -278,6 +276,17 @@ def _model_call(ledger: _Ledger, told: Numbered, row: Row, number: int, at: str 
         ledger.began.add(turn)
         yield told.event("turn.started", {}, at=began, turn=turn, trace=_trace(row), provenance="derived")
     call, failed = str(number), status is not None and status >= 400
+    asked = known(
+        {
+            "provider": facts.get("provider"),
+            "model": facts.get("model"),
+            "method": text(row.get("method")),
+            "path": text(row.get("path")),
+            "messages_count": count(row.get("messages_count")),
+            "tools_count": count(row.get("tools_count")),
+        }
+    )
+    yield told.event("model_call.started", asked, at=began, call=call, turn=turn, trace=_trace(row))
     if failed:
         reason = text(row.get("text_content"))
         payload = (

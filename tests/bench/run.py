@@ -421,11 +421,9 @@ def growth(stack: Any, stored: int) -> dict[str, Any]:
         say(f"{partitions} partitions: {out[f'partitions_{partitions}_us']:.1f} µs an event")
     topic = "bench.long"
 
-    def many() -> Iterable[Record]:
-        for part in range(max(1, stored // 200_000)):
-            yield from records("backlog", min(stored, 200_000), seed=100 + part, prefix=f"long{part}")
-
-    total = asyncio.run(fill(stack.kafka_bootstrap, topic, PARTITIONS, many()))
+    # In sessions that go on: what a worker keeps of each would show too.
+    load = records("backlog", stored, seed=100, prefix="long")
+    total = asyncio.run(fill(stack.kafka_bootstrap, topic, PARTITIONS, load))
     dsn = fresh_database(stack.database_url, "bench_worker")
     migrate(dsn)
     first, last = slice_, total - slice_

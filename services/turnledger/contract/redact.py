@@ -450,6 +450,11 @@ class _Walk:
         out: list[str] = []
         hidden = False
         for line in re.split(r"(\r?\n)", text):
+            if REFERENCE.fullmatch(line.strip()):
+                # It looks like a header called "credential", and stands for a secret that was a line of its own.
+                hidden = False
+                out.append(line)
+                continue
             found = _HEADER_LINE.fullmatch(line)
             if found is not None:
                 new = self._header(found[1], found[2], where)

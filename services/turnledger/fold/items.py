@@ -6,7 +6,7 @@ asks which turn an event belongs to. What is wrong with a payload is reported by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, Final
 
@@ -98,10 +98,11 @@ def _has_result(content: Any) -> bool:
 class Item:
     """The row of an item before it is one: its event, and the values of its columns. Thousands a second are written as such."""
 
-    __slots__ = ("content", "event", "values")
+    __slots__ = ("content", "event", "scope", "values")
 
-    def __init__(self, event: Event, values: tuple[Any, ...], content: Any) -> None:
+    def __init__(self, event: Event, scope: Scope, values: tuple[Any, ...], content: Any) -> None:
         self.event = event
+        self.scope = scope
         self.values = values
         """Of ``POINT_COMMON`` and ``MODEL_ITEMS``, in their order."""
         self.content = content
@@ -139,24 +140,46 @@ class Item:
         }
 
 
+class _Said:
+    """What was said in one scope."""
+
+    __slots__ = ("exchanges", "held")
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str | None, str | None, bytes | None], bytes] = {}
+        """Place of the event whose row stands, by what makes two items one."""
+        self.exchanges: dict[str | None, tuple[int, bytes]] = {}
+        """(items so far, place of the last) of a model call, and of what names none."""
+
+
 class Items:
     """The items of one session, deduplicated and counted. Feed it events in the order of contract 5."""
 
-    __slots__ = ("_exchanges", "_held")
+    __slots__ = ("_exchanges", "_held", "_scopes", "gone")
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, Scope, str | None, str | None, bytes | None], bytes] = {}
-        """Place of the event whose row stands, by what makes two items one."""
-        self._exchanges: dict[tuple[Scope, str | None], tuple[int, bytes]] = {}
-        """(items so far, place of the last) of a trace's model call, and of what names no call in it."""
+        self._scopes: dict[Scope, _Said] = {}
+        self._held = self._exchanges = 0
+        self.gone: set[Scope] = set()
+        """Scopes that were let go of: an event with a content in one of them is refused."""
 
     @property
     def size_bytes(self) -> int:
         """Estimate, for an LRU by bytes."""
-        return 450 * len(self._held) + 400 * len(self._exchanges)
+        return 350 * self._held + 250 * self._exchanges + 600 * len(self._scopes) + 150 * len(self.gone)
+
+    def forget(self, scopes: Iterable[Scope]) -> None:
+        """Let go of what was said in these scopes."""
+        for scope in scopes:
+            said = self._scopes.pop(scope, None)
+            if said is not None:
+                self._held -= len(said.held)
+                self._exchanges -= len(said.exchanges)
+                self.gone.add(scope)
 
     def add(self, event: Event) -> list[Item] | None:
-        """An event's new items. None: it does not come last in its exchange, or what it says was said later before it.
+        """An event's new items. None: it does not come last in its exchange, or what it says was said later before it, or its scope was
+        let go of.
 
         Then rows that were given may be others, and only the whole set tells which.
         """
@@ -164,11 +187,21 @@ class Items:
         if not found:
             return []
         place = order_key(event)
-        scope = _scope(event)
-        exchange = (scope, event.model_call_id)
-        index, last = self._exchanges.get(exchange, (0, b""))
-        if place < last:
-            return None
+        scope = scope_of(event)
+        said = self._scopes.get(scope)
+        if said is None:
+            if scope in self.gone:
+                return None
+            said = self._scopes[scope] = _Said()
+        exchange = event.model_call_id
+        known = said.exchanges.get(exchange)
+        if known is None:
+            index = 0
+            self._exchanges += 1
+        else:
+            index, last = known
+            if place < last:
+                return None
         payload = event.payload
         role = name = provider = model = None
         if event.type == "tool_call.requested":
@@ -183,12 +216,13 @@ class Items:
             index += 1
             data = _bytes(content)
             told = sha256(data) if data is not None else None
-            key = (type_, scope, event.tool_call_id, name, told.digest() if told is not None else None)
-            before = self._held.setdefault(key, place)
+            key = (type_, event.tool_call_id, name, told.digest() if told is not None else None)
+            before = said.held.setdefault(key, place)
             if before is not place:
                 if place < before:
                     return None
                 continue
+            self._held += 1
             values = (
                 event.event_id,
                 event.at,
@@ -210,12 +244,58 @@ class Items:
                 len(data) if data is not None else None,
                 field,
             )
-            items.append(Item(event, values, content))
-        self._exchanges[exchange] = (index, place)
+            items.append(Item(event, scope, values, content))
+        said.exchanges[exchange] = (index, place)
         return items
 
 
-def _scope(event: Event) -> Scope:
+class Told:
+    """Which rows of ``model_items`` were written, and the ``item_index`` of each: the rest of a row is its event's."""
+
+    __slots__ = ("_count", "_scopes")
+
+    def __init__(self) -> None:
+        self._scopes: dict[Scope, dict[ItemKey, int]] = {}
+        self._count = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimate, for an LRU by bytes."""
+        return 250 * self._count + 300 * len(self._scopes)
+
+    def index(self, scope: Scope, key: ItemKey) -> int | None:
+        """Of a row; None where it was not written."""
+        told = self._scopes.get(scope)
+        return None if told is None else told.get(key)
+
+    def tell(self, scope: Scope, key: ItemKey, index: int) -> bool:
+        """Note a row. Returns whether there is one to replace."""
+        told = self._scopes.get(scope)
+        if told is None:
+            told = self._scopes[scope] = {}
+        known = key in told
+        told[key] = index
+        self._count += not known
+        return known
+
+    def keep(self, keys: Container[ItemKey]) -> list[ItemKey]:
+        """Forget all but these; those that were forgotten."""
+        lost: list[ItemKey] = []
+        for told in self._scopes.values():
+            gone = [key for key in told if key not in keys]
+            for key in gone:
+                del told[key]
+            lost += gone
+        self._count -= len(lost)
+        return lost
+
+    def forget(self, scopes: Iterable[Scope]) -> None:
+        """Let go of these scopes."""
+        for scope in scopes:
+            self._count -= len(self._scopes.pop(scope, ()))
+
+
+def scope_of(event: Event) -> Scope:
     """The trace of an event; where it names none, its turn is one causal chain too. None: the session."""
     if event.trace_id is not None:
         return "/" + event.trace_id
@@ -227,6 +307,15 @@ def _bytes(content: Any) -> bytes | None:
     if type(content) is str:
         return content.encode()
     return None if content is None else dumps(content)
+
+
+def row_scope(row: Row) -> Scope:
+    """``scope_of`` the event of an item's row."""
+    trace_id, turn_id = row["trace_id"], row["turn_id"]
+    if trace_id is not None:
+        return "/" + str(trace_id)
+    index: int | None = row["turn_index"]
+    return index if turn_id is None else "#" + str(turn_id)
 
 
 def item_key(row: Row) -> ItemKey:

@@ -32,8 +32,12 @@ from turnledger.fold.items import (
     Item,
     ItemKey,
     Items,
+    Scope,
+    Told,
     item_key,
     response_rows,
+    row_scope,
+    scope_of,
 )
 from turnledger.fold.items import TYPES as ITEM_TYPES
 from turnledger.fold.model import NO_THREADS, Row, StreamKey, Threads, Turn, TurnFold, UsagePart
@@ -335,8 +339,7 @@ class SessionState:
         self._taken: dict[str, int] = {}
         """Fingerprints of turns by key."""
         self._exec_taken: dict[PointKey, int] = {}
-        self._items_taken: dict[ItemKey, int] = {}
-        """``item_index`` of the rows of ``model_items``: the rest of a row is its event's."""
+        self._items_taken = Told()
         self._loose_taken = 0
         self._gaps_taken: list[Row] | None = []
         """None: gaps may be stored that are none any more, so all are reported, also where there are none."""
@@ -364,6 +367,8 @@ class SessionState:
         self._stale = False
         self._irregular = False
         self._due = 0.0
+        self._scopes_go_on = False
+        """Turns go on what was said in earlier ones: nothing that was said is let go of."""
 
     def _start_empty(self) -> None:
         """Forget all that is known of events; keep what was taken and what waits."""
@@ -488,6 +493,8 @@ class SessionState:
         """
         known = {_identity(event): event for event in history}
         known.update((_identity(event), event) for event in self._all())
+        if self._items.gone:
+            self._tell_items_again(known.values())
         left_out = self._superseded
         self._start_empty()
         self._superseded = left_out  # their rows are gone: only what joins them has rows to take back
@@ -564,7 +571,7 @@ class SessionState:
         size = (
             2500 + self._size + 150 * len(self._taken) + 100 * len(self._claims) + 200 * len(self._exec_taken)
         )
-        size += self._items.size_bytes + 250 * len(self._items_taken)
+        size += self._items.size_bytes + self._items_taken.size_bytes
         if self._held is not None:
             size += self._held.size_bytes
         return size + 900 * len(self._streams) + 700 * len(self._turns) + 100 * len(self._gone)
@@ -600,12 +607,46 @@ class SessionState:
         self._settle_floats(doomed)
         if doomed:
             self._dropped = True
+            self._forget_items(doomed)
         self._drop_loose()
         if self._dropped:
             self._session_events = []
             self._left_out = []
             self._size = sum(turn.size for turn in self._turns.values()) + sum(map(_weigh, self._loose))
             self._size += sum(weight for _, _, weight in self._floats)
+
+    def _forget_items(self, doomed: list[_Turn]) -> None:
+        """Let go of what was said in the scopes of these turns alone: whoever says more there needs the history."""
+        if self._scopes_go_on or self._item_news or self._item_rows:
+            return
+        going = _scopes(event for turn in doomed for event in turn.events + turn.floats)
+        going.discard(None)
+        if not going:
+            return
+        going -= _scopes(self._new_items)
+        going -= _scopes(self._loose)
+        going -= _scopes(event for _, event, _ in self._floats)
+        going -= _scopes(event for turn in self._turns.values() for event in turn.events)
+        self._items.forget(going)
+        self._items_taken.forget(going)
+
+    def _tell_items_again(self, events: Iterable[Event]) -> None:
+        """Which rows were written in scopes that were let go of, from all ``events``: those that were appended say it, in their order."""
+        unknown = {_identity(event) for event in (*self._pending, *self._new_items)}
+        pending = {_identity(event) for event in self._pending}
+        appended = [
+            event for event in events if not self._is_superseded(event) and _identity(event) not in pending
+        ]
+        items = Items()
+        for event in ordered(appended):
+            if (
+                event.type in ITEM_TYPES
+                and event.type != SUBMITTED
+                and scope_of(event) in self._items.gone
+                and _identity(event) not in unknown
+            ):
+                for item in items.add(event) or ():
+                    self._items_taken.tell(item.scope, item.key, item.index)
 
     def _settle_floats(self, doomed: list[_Turn]) -> None:
         """What stands between the start and the end of a turn that is let go of, and is not its own, stands there in another one too.
@@ -1406,19 +1447,16 @@ class SessionState:
         if self._items_gone:
             changes.replaced_items, self._items_gone = self._items_gone, []
         if self._item_rows:
-            taken = self._items_taken
             for item, row in self._item_rows.items():
-                if item in taken:
+                if self._items_taken.tell(row_scope(row), item, row["item_index"]):
                     changes.replaced_items.append(item)
-                taken[item] = row["item_index"]
             changes.points[ITEMS_TABLE] = [*self._item_rows.values()]
             self._item_rows = {}
         if self._item_news:
-            taken = self._items_taken
+            tell = self._items_taken.tell
             for item, new in self._item_news.items():
-                if item in taken:
+                if tell(new.scope, item, new.index):
                     changes.replaced_items.append(item)
-                taken[item] = new.index
             changes.items = [*self._item_news.values()]
             self._item_news = {}
 
@@ -1438,6 +1476,7 @@ class SessionState:
             items = self._items.add(event)
             if items is None:
                 self._new_items = new[at:]
+                self._scopes_go_on = self._scopes_go_on or scope_of(event) in self._items.gone
                 return False
             for item in items:
                 key = item.key
@@ -1725,16 +1764,17 @@ class SessionState:
     ) -> None:
         rows = {point_key(row): row for row in whole.fold.points.get(EXEC_TABLE, ())}
         items = {item_key(row): row for row in whole.fold.points.get(ITEMS_TABLE, ())}
+        taken = self._items_taken
         if written:
             self._exec_taken = {key: _print(row) for key, row in rows.items()}
-            self._items_taken = {item: row["item_index"] for item, row in items.items()}
+            for item, row in items.items():
+                taken.tell(row_scope(row), item, row["item_index"])
             return
-        taken = self._items_taken
-        self._item_rows = {item: row for item, row in items.items() if taken.get(item) != row["item_index"]}
+        self._item_rows = {
+            item: row for item, row in items.items() if taken.index(row_scope(row), item) != row["item_index"]
+        }
         self._item_news = {}
-        for item in [item for item in taken if item not in items]:
-            del taken[item]
-            self._items_gone.append(item)
+        self._items_gone += taken.keep(items)
         self._exec_rows = {key: row for key, row in rows.items() if self._exec_taken.get(key) != _print(row)}
         for key in [key for key in self._exec_taken if key not in rows]:
             del self._exec_taken[key]
@@ -1818,6 +1858,11 @@ def _matters_outside(event: Event) -> bool:
         or event.type in TOOL_TYPES
         or (event.type == "net.requested" and is_provider(event))
     )
+
+
+def _scopes(events: Iterable[Event]) -> set[Scope]:
+    """Where these events say what has rows in ``model_items``."""
+    return {scope_of(event) for event in events if event.type in ITEM_TYPES}
 
 
 def _identity(event: Event) -> tuple[str, int, str, int | None, str | None]:

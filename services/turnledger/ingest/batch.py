@@ -35,7 +35,8 @@ class Fetched:
     size: int
     """Bytes of keys and values."""
     done: Callable[[], None] | None = None
-    """Called once when the records are committed, never when they are dropped."""
+    """Called once when the records are committed, never when they are dropped, and let go of then: Faust's acknowledgement holds the
+    message that holds this, and the collector of cycles is off (``ingest.worker``)."""
 
     @property
     def first(self) -> int:

@@ -167,8 +167,9 @@ class Seats:
     def _finish(self, batches: Iterable[Fetched], *, committed: bool) -> None:
         for batch in batches:
             self.give_back(batch.size)
-            if committed and batch.done is not None:
-                batch.done()
+            done, batch.done = batch.done, None
+            if committed and done is not None:
+                done()
 
     def _leave(self, partition: Partition, *, keep: bool) -> None:
         """Give a seat up. ``keep``: it may come back as it was."""

@@ -390,3 +390,10 @@ def test_bytes_that_are_no_record_are_hidden_too() -> None:
     assert hide_bytes(b"\xff\xfe " + SK.encode() + b"\x00").startswith(b"\xff\xfe credential:anthropic:")
     escaped = SK.replace("sk-", "\\u0073k-").encode()
     assert SK[-8:].encode() not in hide_bytes(b'{"a":"' + escaped)
+
+
+def test_a_header_line_that_is_a_reference_is_not_a_header_called_credential() -> None:
+    once = Redactor().redact(record(type="net.requested", payload={"request_headers": token("xai-", 80)}))
+    assert once is not None
+    assert json.loads(once.raw)["payload"]["request_headers"].startswith("credential:xai:")
+    assert Redactor().redact(once.raw) is None

@@ -9,6 +9,8 @@ import pytest
 from tests.unit.fold.events import Story
 from turnledger.contract.event import Event
 from turnledger.fold import state as module
+from turnledger.fold.items import ItemKey, item_key
+from turnledger.fold.session import fold_session
 from turnledger.fold.state import NeedsHistory, SessionState
 
 
@@ -306,3 +308,80 @@ def test_a_session_that_keeps_needing_whole_folds_waits_as_long_as_the_last_one_
     assert state.has_open_changes
     assert state.take_changes(True, force=True).gaps is not None
     assert state.refold_due == 0.0
+
+
+def exchange(story: Story, number: int, trace: str) -> list[Event]:
+    """A turn whose message and answer have rows of ``model_items``."""
+    first = len(story.events)
+    own = {"turn": f"t{number}", "trace": trace}
+    story("turn.started", **own)
+    story("message.recorded", role="user", text=f"question {number}", **own)
+    story("message.recorded", role="user", text="the same in each turn", **own)
+    story(
+        "model_call.completed",
+        call=f"c{number}",
+        provider="p",
+        model="m",
+        message_id=f"m{number}",
+        text=f"answer {number}",
+        usage={"output": 1},
+        **own,
+    )
+    story("turn.completed", **own)
+    return story.events[first:]
+
+
+def items_of(state: SessionState, events: list[Event], rows: dict[ItemKey, int]) -> None:
+    """Extend, take and commit; ``rows``: the item rows that a database would hold."""
+    state.extend(events)
+    changes = state.take_changes(False)
+    for key in changes.replaced_items:
+        del rows[key]
+    new = [(item.key, item.index) for item in changes.items]
+    new += [(item_key(row), row["item_index"]) for row in changes.points.get("model_items", ())]
+    for key, index in new:
+        assert key not in rows
+        rows[key] = index
+    state.drop_closed()
+
+
+def of_the_set(story: Story) -> dict[ItemKey, int]:
+    fold = fold_session("default", "s", story.events)
+    return {item_key(row): row["item_index"] for row in fold.points["model_items"]}
+
+
+@pytest.mark.parametrize(("budget", "growth"), [(2_000, 150), (10**9, 3_200)])
+def test_a_state_lets_go_of_what_was_said_with_the_turns_that_said_it(
+    budget: int, growth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLOSED_BUDGET", budget)
+    story, state = Story(), Counted("default", "s")
+    rows: dict[ItemKey, int] = {}
+    held: list[int] = []
+    for number in range(60):
+        items_of(state, exchange(story, number, f"trace-{number}"), rows)
+        held.append(state._items.size_bytes + state._items_taken.size_bytes)
+    assert state.whole == 0
+    assert rows == of_the_set(story)
+    # What is left of a turn is the name of its trace.
+    assert (held[59] - held[29]) / 30 == growth
+
+
+def test_a_trace_that_goes_on_after_it_was_let_go_of_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSED_BUDGET", 0)
+    story, state = Story(), Counted("default", "s")
+    rows: dict[ItemKey, int] = {}
+    for number in range(3):
+        items_of(state, exchange(story, number, f"trace-{number}"), rows)
+    state.extend(exchange(story, 3, "trace-0"))
+    with pytest.raises(NeedsHistory):
+        state.take_changes(False)
+    state.restore(list(story.events))
+    items_of(state, [], rows)
+    assert rows == of_the_set(story)
+    # "the same in each turn" was said in this trace before: the exchange counts it, and has no row of it.
+    assert len(rows) == 4 * 3 - 1
+    for number in range(4, 8):
+        items_of(state, exchange(story, number, f"trace-{number % 3}"), rows)
+    assert state.whole == 1
+    assert rows == of_the_set(story)

@@ -339,11 +339,7 @@ def findings_of(
             for row in sorted(redactions, key=_redacted_place)
         ]
         single[place].extend(redacted_at_ingest(rows[:MOST_REDACTIONS], len(rows)))
-    return [
-        group
-        for key in sorted(single, key=key_order)
-        for group in grouped(key[0], key[1], single[key])  # type: ignore[arg-type]  # null keys are shown as they are
-    ]
+    return [group for key in sorted(single, key=key_order) for group in grouped(key[0], key[1], single[key])]
 
 
 # --- helpers of the above ---------------------------------------------------------------------------------------------------------

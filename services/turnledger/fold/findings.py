@@ -24,8 +24,8 @@ def redacted_at_ingest(first: Sequence[Row], total: int) -> list[Row]:
     return found
 
 
-def grouped(tenant: str, session_id: str, found: Iterable[Row]) -> list[Row]:
-    """{tenant, session_id, check, severity, count, rows} of one session, by check (UTF-8 bytes).
+def grouped(tenant: str | None, session_id: str | None, found: Iterable[Row]) -> list[Row]:
+    """{tenant, session_id, check, severity, count, rows} of one session, by check (UTF-8 bytes). Null names stay null.
 
     ``found``: {check, severity, row, count?}; a row that stands for several events says how many in ``count``. Rows keep the order given.
     """

@@ -297,9 +297,18 @@ class Told:
 
 def scope_of(event: Event) -> Scope:
     """The trace of an event; where it names none, its turn is one causal chain too. None: the session."""
-    if event.trace_id is not None:
-        return "/" + event.trace_id
-    return event.turn_index if event.turn_id is None else "#" + event.turn_id
+    return _scope(event.trace_id, event.turn_id, event.turn_index)
+
+
+def row_scope(row: Row) -> Scope:
+    """``scope_of`` the event of an item's row."""
+    return _scope(row["trace_id"], row["turn_id"], row["turn_index"])
+
+
+def _scope(trace_id: str | None, turn_id: str | None, turn_index: int | None) -> Scope:
+    if trace_id is not None:
+        return "/" + trace_id
+    return turn_index if turn_id is None else "#" + turn_id
 
 
 def _bytes(content: Any) -> bytes | None:
@@ -307,15 +316,6 @@ def _bytes(content: Any) -> bytes | None:
     if type(content) is str:
         return content.encode()
     return None if content is None else dumps(content)
-
-
-def row_scope(row: Row) -> Scope:
-    """``scope_of`` the event of an item's row."""
-    trace_id, turn_id = row["trace_id"], row["turn_id"]
-    if trace_id is not None:
-        return "/" + str(trace_id)
-    index: int | None = row["turn_index"]
-    return index if turn_id is None else "#" + str(turn_id)
 
 
 def item_key(row: Row) -> ItemKey:

@@ -632,8 +632,8 @@ class SessionState:
 
     def _tell_items_again(self, events: Iterable[Event]) -> None:
         """Which rows were written in scopes that were let go of, from all ``events``: those that were appended say it, in their order."""
-        unknown = {_identity(event) for event in (*self._pending, *self._new_items)}
         pending = {_identity(event) for event in self._pending}
+        untold = {_identity(event) for event in self._new_items}
         appended = [
             event for event in events if not self._is_superseded(event) and _identity(event) not in pending
         ]
@@ -643,7 +643,7 @@ class SessionState:
                 event.type in ITEM_TYPES
                 and event.type != SUBMITTED
                 and scope_of(event) in self._items.gone
-                and _identity(event) not in unknown
+                and _identity(event) not in untold
             ):
                 for item in items.add(event) or ():
                     self._items_taken.tell(item.scope, item.key, item.index)

@@ -1,8 +1,10 @@
 """Live traffic beside a rebuild and a switch (``tests.bench.rebuild``): how long a turn takes to be visible without and with them, and whether
 every event is told once.
 
-At a steady rate sessions take turns; one worker applies them. After a while of that alone `replay projections` fills the other generation, and `replay switch
---group` shows it and hands all partitions to a worker that stands by. Three readers look all the time, each their own way.
+Fleet, broker, worker, rollup worker, database and readers share the cores of one machine, so their capacity is measured as they are: the fleet
+produces as fast as the worker takes, never more than ``AHEAD`` events before it. At a share of that rate sessions take turns. After a while of that alone
+`replay projections` fills the other generation, and `replay switch --group` shows it and hands all partitions to a worker that stands by. Three readers look
+all the time, each their own way.
 """
 
 from __future__ import annotations
@@ -19,38 +21,57 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from aiokafka import AIOKafkaProducer
+from aiokafka.partitioner import DefaultPartitioner
 
-from tests.bench.generate import records
+from tests.bench.generate import Record, records
 from tests.fault.test_rebuild_live import Readers, turn
 
 COMMAND = [sys.executable, "-c", "from turnledger.cli import main; main()"]
 WARM_SECONDS = 5.0
 """Before the first sample: caches, new sessions."""
+CAPACITY_SECONDS = 20.0
+AHEAD = 10_000
+"""Events that may wait for the worker while its capacity is measured: some rounds."""
 AFTER_SECONDS = 5.0
-EVERY = 4
-"""One of so many turns is waited for."""
+EVERY = 16
+"""One of so many turns is waited for: who looks takes from what the others have."""
+READ_SECONDS = 0.1
+"""Between two looks of a reader."""
+PREPARED = 1_500_000
+"""Events that are made before anybody is measured; more are made when they are needed."""
+OF_SESSIONS = 100_000
+"""Events of the 200 sessions that go on side by side; then there are 200 others: a session has some 36 turns."""
+MOST_AT_ONCE = 1000
+TICK_SECONDS = 0.01
+"""One batch a partition, as a fleet of many producers together."""
 LAG_SECONDS = 120.0
-LIMIT_SECONDS = 420.0
+LIMIT_SECONDS = 300.0
 """Of a rebuild that follows what comes in more slowly than it comes."""
 
-ALONE, REBUILT, SWITCHED = "alone", "beside the rebuild", "around the switch"
+WARM, ALONE, REBUILT, SWITCHED = "warm", "alone", "beside the rebuild", "around the switch"
 
 
 @dataclass(slots=True)
 class Beside:
     """What was seen. Times in ms."""
 
-    rate: float
-    events: int
-    """Told while it went on."""
-    seconds: float
-    """Of the rebuild, to its end."""
     workers: int
+    share: float
+    """Of the capacity, produced beside the rebuild."""
+    capacity: float = 0.0
+    """Events/s of everything together, the rebuild left out."""
+    there: int = 0
+    """Events before the rebuild."""
+    events: int = 0
+    """Told while it went on."""
+    seconds: float = 0.0
+    """Of the rebuild, to its end."""
     spread: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     """(turns, p50, p99) from the end of a turn being produced to the turn being visible, by what went on beside it."""
     held_ms: int = 0
@@ -73,8 +94,9 @@ class Beside:
             for name, (count, p50, p99) in self.spread.items()
         ]
         return [
-            f"Beside live traffic of {self.rate:,.0f} events/s (half of the live rate; one worker, no roll-ups): {self.events:,} events while a rebuild with "
-            f"{self.workers} processes took {self.seconds:.0f} s and was switched to.",
+            f"Fleet, broker, one worker, one rollup worker, database and readers together carry {self.capacity:,.0f} events/s on this machine. At "
+            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes, ready after {self.seconds:.0f} s, and "
+            f"the switch to it, while {self.events:,} more events came in.",
             "",
             "| a turn's end to its row | turns | p50 ms | p99 ms |",
             "|---|---|---|---|",
@@ -86,6 +108,13 @@ class Beside:
         ]
 
 
+def endless() -> Iterator[Record]:
+    """What a fleet says, for ever."""
+    return chain.from_iterable(
+        records("backlog", OF_SESSIONS, seed=1000 + number, prefix="beside") for number in count()
+    )
+
+
 @dataclass
 class Fleet:
     """Sessions that take turns at a steady rate, and what is seen of them. Runs a loop in a thread of its own."""
@@ -93,16 +122,23 @@ class Fleet:
     bootstrap: str
     topic: str
     dsn: str
-    rate: float
-    phase: str = "warm"
+    rate: float = 0.0
+    """Events a second; 0 is as many as are taken."""
+    phase: str = WARM
     sent: int = 0
+    applied: int = 0
     turns: int = 0
     samples: dict[str, list[float]] = field(default_factory=dict)
     waiting: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    load: Iterator[Record] = field(default_factory=endless)
+    prepared: list[Record] = field(default_factory=list)
     _end: threading.Event = field(default_factory=threading.Event)
     _done: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.prepared = list(islice(self.load, PREPARED))
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -132,35 +168,37 @@ class Fleet:
 
     async def _produce(self) -> None:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, enable_idempotence=True, compression_type="lz4", linger_ms=5, max_batch_size=1 << 17
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, compression_type="lz4", max_batch_size=1 << 20
         )  # fmt: skip
         await producer.start()
         try:
-            began = time.perf_counter()
-            load = self._load()
-            first = self.sent
+            partitions = sorted(await producer.partitions_for(self.topic))
+            pick = DefaultPartitioner()
+            load = chain(self.prepared, self.load)
+            began, first, rate = time.perf_counter(), self.sent, 0.0
             while not self._end.is_set():
-                due = first + int((time.perf_counter() - began) * self.rate)
-                while self.sent < due:
-                    record = next(load)
-                    now = time.perf_counter()
-                    await producer.send(self.topic, record.value, key=record.key)
+                if rate != self.rate:
+                    began, first, rate = time.perf_counter(), self.sent, self.rate
+                due = first + int((time.perf_counter() - began) * rate) if rate else self.applied + AHEAD
+                batches = {}
+                for record in islice(load, min(MOST_AT_ONCE, max(0, due - self.sent))):
+                    partition = pick(record.key, partitions, partitions)
+                    batch = batches.get(partition)
+                    if batch is None:
+                        batch = batches[partition] = producer.create_batch()
+                    assert batch.append(key=record.key, value=record.value, timestamp=None) is not None
                     self.sent += 1
                     if record.ends_turn is not None:
                         self.turns += 1
-                        if self.turns % EVERY == 0:
+                        if self.turns % EVERY == 0 and self.phase != WARM:
                             with self._lock:
-                                self.waiting[record.ends_turn] = (now, self.phase)
-                await asyncio.sleep(0.002)
-            await producer.flush()
+                                self.waiting[record.ends_turn] = (time.perf_counter(), self.phase)
+                await asyncio.gather(
+                    *[await producer.send_batch(batch, self.topic, partition=partition) for partition, batch in batches.items()]
+                )  # fmt: skip
+                await asyncio.sleep(TICK_SECONDS)
         finally:
             await producer.stop()
-
-    def _load(self) -> Iterator[Any]:
-        number = 0
-        while True:
-            yield from records("backlog", 500_000, seed=1000 + number, prefix="beside")
-            number += 1
 
     def _watch(self) -> None:
         ask = (
@@ -170,6 +208,7 @@ class Fleet:
         )
         with psycopg.connect(self.dsn, autocommit=True) as link:
             while not self._done.is_set():
+                self.applied = applied(link)
                 with self._lock:
                     names = list(self.waiting)[:300]
                 if names:
@@ -182,7 +221,14 @@ class Fleet:
                         for name in found:
                             at, phase = self.waiting.pop(name)
                             self.samples.setdefault(phase, []).append((now - at) * 1e3)
-                time.sleep(0.01)
+                time.sleep(0.02)
+
+
+def applied(link: psycopg.Connection[Any]) -> int:
+    """Records of the topic that are behind the worker."""
+    row = link.execute("select coalesce(sum(next_offset), 0)::int8 from ledger.ingest_progress").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def spread(values: list[float]) -> tuple[int, float, float]:
@@ -227,47 +273,50 @@ async def _send(bootstrap: str, topic: str, sent: list[Any]) -> None:
 
 
 def beside(
-    bootstrap: str, topic: str, dsn: str, there: int, rate: float, alone_seconds: float, workers: int
+    bootstrap: str, topic: str, dsn: str, there: int, share: float, alone_seconds: float, workers: int
 ) -> Beside:
-    """``there``: records of the topic that are applied already. ``dsn``: their database, whose other generation is empty."""
+    """``share`` of what everything together carries is produced. ``there``: records of the topic that are applied already. ``dsn``: their database,
+    whose other generation is empty.
+    """
     environment = os.environ | {
         "TURNLEDGER_KAFKA_BOOTSTRAP": bootstrap, "TURNLEDGER_DATABASE_URL": dsn, "TURNLEDGER_TOPIC": topic,
         "TURNLEDGER_ROUND_EVENTS": "5000",
     }  # fmt: skip
     marked = [record for n in range(8) for record in turn("marked", n)]
-    fleet = Fleet(bootstrap, topic, dsn, rate, sent=there + len(marked))
-    found = Beside(rate, 0, 0.0, workers)
+    fleet = Fleet(bootstrap, topic, dsn, sent=there + len(marked))
+    found = Beside(workers, share)
     with ExitStack() as at_end, psycopg.connect(dsn, autocommit=True) as link:
 
         def ended(process: subprocess.Popen[bytes]) -> None:
             process.terminate()
             process.wait(timeout=60)
 
-        def applied() -> int:
-            row = link.execute(
-                "select coalesce(sum(next_offset), 0)::int8 from ledger.ingest_progress"
-            ).fetchone()
-            return int(row[0]) if row is not None else 0
-
         asyncio.run(_send(bootstrap, topic, marked))
         old, _ = _start(environment, "worker", "--health-port", "0")
         at_end.callback(ended, old)
-        _until("the first turns", lambda: applied() >= fleet.sent)
+        # Whoever is not rolled up where readers look is never compared.
+        sums, _ = _start(environment, "rollup", "--health-port", "0")
+        at_end.callback(ended, sums)
+        _until("the first turns", lambda: applied(link) >= fleet.sent)
         other = f"bench-other-{time.time_ns()}"
         new, log = _start(environment, "worker", "--health-port", "0", "--standby", "--group", other)
         at_end.callback(ended, new)
         _until("the other group", lambda: "health at" in log.read_text() or "joined" in log.read_text())
         seen = "select count(*) from turnledger.turns where session_id = 'marked' and status <> 'open'"
         _until("the marked session", lambda: link.execute(seen).fetchone() == (8,))
-        readers = Readers(dsn)
-        before = fleet.sent
+        readers = Readers(dsn, pause=READ_SECONDS)
         with fleet.going_on():
-            time.sleep(WARM_SECONDS)
             readers.start()
+            time.sleep(WARM_SECONDS)
+            began, before = time.perf_counter(), applied(link)
+            time.sleep(CAPACITY_SECONDS)
+            found.capacity = (applied(link) - before) / (time.perf_counter() - began)
+            fleet.rate = found.capacity * share
+            time.sleep(WARM_SECONDS)
             fleet.phase = ALONE
             time.sleep(alone_seconds)
             fleet.phase = REBUILT
-            began = time.perf_counter()
+            began, found.there = time.perf_counter(), fleet.sent
             made = _asked(environment, "replay", "projections", "--workers", str(workers), "--json")
             found.seconds = time.perf_counter() - began
             fleet.phase = SWITCHED
@@ -281,15 +330,15 @@ def beside(
         ended_at = time.perf_counter()
         readers.stop()
         link.execute(planted, ("complete",))
-        _until("a lag of 0", lambda: applied() >= fleet.sent, LAG_SECONDS)
+        _until("a lag of 0", lambda: applied(link) >= fleet.sent, LAG_SECONDS)
         found.lag_seconds = time.perf_counter() - ended_at
-        found.events = fleet.sent - before
+        found.events = fleet.sent - found.there
         if done.returncode:
             found.faults.append(f"replay switch: {done.stdout} {done.stderr}")
         else:
             found.held_ms = json.loads(done.stdout)["held_ms"]
             found.handed_ms = _handed(link, topic)
-        if old.poll() is not None or new.poll() is not None:
+        if any(one.poll() is not None for one in (old, sums, new)):
             found.faults.append("a worker ended")
         for name in (ALONE, REBUILT, SWITCHED):
             if len(fleet.samples.get(name, [])) > 1:

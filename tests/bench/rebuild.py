@@ -3,8 +3,8 @@
 Fills a topic, lets one worker (``--live-processes`` for more) drain it (the live rate), sums it, then rebuilds with as many processes as cores: folding,
 roll-ups, comparison. Both do the same fold; the rebuild reads no Kafka, dedupes nothing and stores no event. Absolute figures belong to the
 machine; the ratio of the two rates is what counts (aim: at least 2). Then, each left out with 0: the same with many short sessions (``--fanout-events``),
-one long session of each of two lengths (``--long``), and live traffic at half of the live rate beside a rebuild and a switch that hands all partitions to
-another group (``--beside-seconds`` of it without the rebuild first).
+one long session of each of two lengths (``--long``), and live traffic at half (``--share``) of what everything together carries beside a rebuild and a switch
+that hands all partitions to another group (``--beside-seconds`` of it without the rebuild first).
 
 Exit status 1 where the rebuilt generation is not the live one, or where an event beside the rebuild was lost, told twice or seen in a mixture.
 """
@@ -294,6 +294,9 @@ def main() -> None:
         default=20,
         help="of live traffic before the rebuild beside it; 0: none of it",
     )
+    arguments.add_argument(
+        "--share", type=float, default=0.5, help="of the capacity, produced beside the rebuild"
+    )
     arguments.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     arguments.add_argument("--beside-workers", type=int, default=os.cpu_count() or 1)
     arguments.add_argument("--live-processes", type=int, default=1)
@@ -316,7 +319,7 @@ def main() -> None:
                 topic,
                 dsn,
                 found.events,
-                found.events / found.live / 2,
+                asked.share,
                 asked.beside_seconds,
                 asked.beside_workers,
             )

@@ -145,6 +145,7 @@ def in_small_pieces() -> None:
     turnledger.replay.archive.ROUND_EVENTS = 40
     turnledger.replay.rebuild.PIECE_EVENTS = 60
     turnledger.replay.rebuild.FOLLOWED_SESSIONS = 3
+    turnledger.replay.rebuild.FOLLOWED_EVENTS = 30
     turnledger.replay.rebuild.LOOKED_AT = 4
     turnledger.archive.write.PART_BYTES = 12_000
 

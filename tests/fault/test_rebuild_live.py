@@ -96,6 +96,8 @@ class Readers:
     """Three people who look all the time: each their own way, each over a connection of their own."""
 
     url: str
+    pause: float = 0.01
+    """Seconds between two looks."""
     looks: int = 0
     faults: list[str] = field(default_factory=list)
     _end: threading.Event = field(default_factory=threading.Event)
@@ -123,7 +125,7 @@ class Readers:
                 while not self._end.is_set():
                     look(link)
                     self.looks += 1
-                    time.sleep(0.01)
+                    time.sleep(self.pause)
         except Exception as error:
             self.faults.append(f"{look.__name__}: {error!r}")
 

@@ -20,6 +20,7 @@ from tests.stack.topics import Record, Topic, create_topic, produce
 from turnledger.fold import calls, quick, state, usage
 from turnledger.replay import compare, shadow
 from turnledger.replay import pieces as working
+from turnledger.replay import rebuild as rebuilding
 from turnledger.replay.differences import Differences
 from turnledger.replay.drop import drop
 from turnledger.replay.generation import NotNow, open_rebuild, slots
@@ -440,6 +441,56 @@ def test_two_rebuilds_at_once_are_refused_with_a_sentence(lived: Lived, connecti
     begin(connection, by="the first")
     with pytest.raises(NotNow, match=r"begun by the first at .* is being worked on by another process"):
         open_connection(lived.url)
+
+
+TURNS = "select s.session_id, count(*) from {}.turns t join ledger.sessions s using (session_no) where s.session_id like 'moved%%' group by 1 order by 1"
+
+
+def test_what_comes_in_while_pieces_are_folded_is_followed_or_left_to_its_piece(
+    lived: Lived, connection: Connection
+) -> None:
+    lived.send(turn("moved-old", 0, "o", call("o1", 4)))
+    there = begin(connection, by="test")
+    pieces = Pieces(lived.url, there, PriceBook())
+    rebuilder = Rebuilder(connection, there, OwnHands(pieces))
+    lived.send(turn("moved-old", 3, "p", call("o2", 4)) + turn("moved-new", 0, "n", call("n1", 3)))
+
+    followed = rebuilder.follower.run(mark=False)
+
+    assert followed.events == 3
+    assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 1)]
+    # Once more, from where the day ended a moment ago.
+    lived.send(turn("moved-new", 3, "q", call("n2", 3)))
+    assert rebuilder.follower.run(mark=False).events == 3
+    assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 2)]
+    rebuilder.run()
+    assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 2), ("moved-old", 2)]
+    before = shown(lived.url)
+    done = Switch(rebuilder, "test").run(10)
+    pieces.close()
+    assert (done.differences, done.uncompared) == (0, 0)
+    assert shown(lived.url) == before
+
+
+def test_where_much_came_in_all_share_what_moved(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuilding, "FOLLOWED_EVENTS", 2)
+    there = begin(connection, by="test", tenant="nobody")
+    pieces = Pieces(lived.url, there, PriceBook())
+    rebuilder = Rebuilder(connection, there, OwnHands(pieces))
+    lived.send([event for n in range(3) for event in turn(f"much-{n}", 0, "t", call(f"much{n}", 4))])
+
+    rebuilder.run()
+
+    kinds = "select kind, sum(cardinality(sessions)) from ledger.rebuild_chunks where rebuild_no = %s and kind <> 'carry' group by 1 order by 1"
+    [(again, moved), (compared, _)] = connection.execute(kinds, (there.rebuild_no,)).fetchall()
+    assert (again, moved, compared) == ("again", 3, "compare")
+    before = shown(lived.url)
+    done = Switch(rebuilder, "test").run(10)
+    pieces.close()
+    assert (done.differences, done.uncompared) == (0, 0)
+    assert shown(lived.url) == before
 
 
 def test_a_rebuild_of_one_tenant_carries_the_others_over(

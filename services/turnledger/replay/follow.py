@@ -5,14 +5,18 @@ One pass is one transaction: the events of all batches beyond the position, thei
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
+
+import psycopg
 
 from turnledger.fold.state import NeedsHistory, SessionChanges
 from turnledger.ingest import load
-from turnledger.ingest.cache import SessionCache, SessionEntry, SessionKey
+from turnledger.ingest.cache import SessionCache, SessionEntry, SessionKey, WrittenTurn
+from turnledger.ingest.load import Found
 from turnledger.replay import compare
 from turnledger.replay.generation import Connection, Rebuild
 from turnledger.replay.shadow import (
@@ -20,8 +24,8 @@ from turnledger.replay.shadow import (
     Stored,
     carry_vacuumed,
     learn,
-    long_among,
     new_entry,
+    shared_out,
     stored_events,
     units_of,
 )
@@ -34,6 +38,10 @@ from turnledger.store.write_rows import Unit
 CACHE_BYTES = 192 * 1024 * 1024
 PASS_EVENTS = 10_000
 """Of one pass: about 6 KiB each are held."""
+PAGES_BEFORE = 2048
+"""So many pages before its end a day may have been written to by rounds that are not committed, or have had room left. Their events are counted."""
+SUMMARIZE_SECONDS = 0.1
+"""Less than a second: autovacuum is cancelled for whoever waits longer (``deadlock_timeout``)."""
 
 
 @dataclass(slots=True)
@@ -128,8 +136,12 @@ class Follower:
         self._ahead: dict[SessionKey, set[int]] = {}
         """Batches whose events a session's history held already when it was read: they come once more."""
         self._used: list[SessionEntry] = []
+        self._ends: deque[tuple[int, str, int]] = deque(maxlen=200)
+        """(last batch, day, pages of it) at some passes."""
+        self._later: set[int] = set()
+        """Folded by passes that did not mark them."""
         self._unmarked = True
-        """Sessions may have been folded without a mark, by this process or one that was killed."""
+        """Others may have been folded without a mark, by somebody who was killed."""
 
     def forget(self) -> None:
         """Of another generation, or of work that was rolled back, nothing may be remembered."""
@@ -137,31 +149,47 @@ class Follower:
         self._keys.clear()
         self._ahead.clear()
         self._used = []
+        self._unmarked = self._unmarked or bool(self._later)
+        self._later.clear()
 
-    def run(self) -> Pass:
-        """One pass of bounded size, committed. What moved is rolled up once no more waits: it moves again until then."""
+    def run(self, *, mark: bool = True) -> Pass:
+        """One pass of bounded size, committed. What moved is rolled up once no more waits: it moves again until then. Not ``mark``: later."""
+        self._summarize()
         try:
             with self.connection.transaction():
                 what = beyond(self.connection, self.rebuild.generation, PASS_EVENTS)
-                done = self.pass_in(what)
-                if self._unmarked and not what.cut:
+                mark = mark and not what.cut
+                done = self.pass_in(what, mark=mark)
+                if self._unmarked and mark:
                     self.connection.execute(query("replay/mark_doubts"))
+                    self._unmarked = False
         except BaseException:
             self.forget()
             raise
-        self._unmarked = what.cut
         self.committed()
         return done
 
-    def pass_in(self, what: Beyond) -> Pass:
+    def _summarize(self) -> None:
+        """Quick where it is done often. Whoever vacuums comes first, and is not to be waited for: it would give way."""
+        try:
+            with self.connection.transaction():
+                self.connection.execute(f"set local lock_timeout = {round(SUMMARIZE_SECONDS * 1000)}")
+                self.connection.execute(query("replay/summarize"))
+        except psycopg.errors.LockNotAvailable:
+            return
+
+    def pass_in(self, what: Beyond, *, mark: bool = True) -> Pass:
         """Fold everything of ``what`` in the caller's transaction; call :meth:`committed` or :meth:`forget` after it."""
         connection, rebuild = self.connection, self.rebuild
         done = Pass()
         if not what:
             return done
-        coming = stored_events(connection, "replay/new_events", what.parameters())
+        coming = self._new_events(what)
+        left = self._left_to_pieces({*coming, *what.filled.values()})
+        for number in left:
+            coming.pop(number, None)
         units: list[Unit] = []
-        for number in what.filled.values():
+        for number in set(what.filled.values()) - left:
             # What was filled in is in no new batch: its history is read again.
             if number in self._keys:
                 self.cache.drop(self._keys.pop(number))
@@ -176,24 +204,29 @@ class Follower:
         cold = [
             number for number in folded if number not in self._keys or self._keys[number] not in self.cache
         ]
-        long = long_among(connection, cold, PASS_EVENTS) if cold else set()
-        short = [number for number in cold if number not in long]
-        histories = stored_events(connection, "replay/events", {"sessions": short}) if short else {}
         turns = load.written_turns(connection, cold, rebuild.live)
-        for one in load.find_numbers(connection, cold):
-            entry = new_entry(one, turns.get(one.session_no, {}))
-            self._keys[one.session_no] = one.key
-            self._used.append(entry)
-            if one.session_no in long:
-                fold = LongFold(connection, rebuild.slot, entry, fresh=False)
-                done.refused += fold.run().refused
-                self._ahead[one.key] = self._newer(fold.batches, what)
-                self.cache.put(entry)
-                continue
-            history = histories[one.session_no]
-            self._ahead[one.key] = self._newer((event.batch_no for event in history), what)
+        found = {one.session_no: one for one in load.find_numbers(connection, cold)} if cold else {}
+        long, groups = shared_out(connection, list(found), PASS_EVENTS) if cold else (set(), [])
+        for number in long:
+            entry = self._new(found[number], turns)
+            fold = LongFold(connection, rebuild.slot, entry, fresh=False)
+            done.refused += fold.run().refused
+            self._ahead[entry.key] = self._newer(fold.batches, what)
             self.cache.put(entry)
-            units += self._extended(entry, history, what, done)
+        for group in groups:
+            histories = stored_events(connection, query("replay/events"), {"sessions": group})
+            for number in group:
+                entry = self._new(found[number], turns)
+                history = histories.pop(number, [])
+                self._ahead[entry.key] = self._newer((event.batch_no for event in history), what)
+                self.cache.put(entry)
+                units += self._extended(entry, history, what, done)
+            if len(groups) > 1:
+                # Memory: no more than a group's histories at once. What is rolled back is forgotten.
+                done.refused += len(store_projection(connection, rebuild.slot, units))
+                units = []
+                for number in group:
+                    self._entry(number).state.drop_closed()
         gone = set(cold)
         for number, events in folded.items():
             if number in gone:
@@ -206,8 +239,10 @@ class Follower:
         done.sessions = list(coming)
         done.events = sum(map(len, coming.values()))
         self._revisions(list(folded))
-        if not what.cut:
-            connection.execute(query("replay/mark"), {"sessions": done.sessions})
+        self._later.update(done.sessions)
+        if mark:
+            connection.execute(query("replay/mark"), {"sessions": sorted(self._later)})
+            self._later.clear()
         compare.doubt(connection, done.sessions)
         connection.execute(query("replay/advance"), {"generation": rebuild.generation, **what.places()})
         noted(connection, what)
@@ -228,6 +263,48 @@ class Follower:
         if len(self._keys) > 2 * len(self.cache) + 1000:
             self._keys = {number: key for number, key in self._keys.items() if key in self.cache}
             self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in self.cache}
+
+    def _new_events(self, what: Beyond) -> dict[int, list[Stored]]:
+        """By session. What was appended last is looked for where a day ends, as long as it is all there: the index on batch_no knows it late."""
+        connection = self.connection
+        if not what.batches:
+            return {}
+        day = f"ledger.events_{what.day:%Y%m%d}"
+        known = [pages for batch_no, of, pages in self._ends if of == day and batch_no < min(what.batches)]
+        row = connection.execute(query("replay/end_of_events"), {"day": day}).fetchone()
+        if row is not None and row[1] is not None:
+            self._ends.append((row[0], day, row[1]))
+        if known:
+            statement = query("replay/last_events").replace(b"{day}", day.encode())
+            place = f"({max(0, max(known) - PAGES_BEFORE)},0)"
+            found = stored_events(connection, statement, {**what.parameters(), "place": place})
+            if sum(map(len, found.values())) == what.events:
+                return found
+        return stored_events(connection, query("replay/new_events"), what.parameters())
+
+    def _left_to_pieces(self, sessions: set[int]) -> set[int]:
+        """Those that a piece will fold from their beginning: it reads what is committed by now too. Waits for pieces that somebody is at."""
+        if self.rebuild.phase != "folding" or not sessions:
+            return set()
+        with self.connection.transaction(force_rollback=True):
+            # No lock is kept: whoever takes one of these pieces from now on sees all that this pass sees.
+            self.connection.execute("set local lock_timeout = 0")
+            rows = self.connection.execute(
+                query("replay/left_to_pieces"),
+                {
+                    "rebuild_no": self.rebuild.rebuild_no,
+                    "sessions": list(sessions),
+                    "first": min(sessions),
+                    "last": max(sessions),
+                },
+            ).fetchall()
+        return sessions.intersection(chain.from_iterable(row[0] for row in rows))
+
+    def _new(self, one: Found, turns: Mapping[int, Mapping[str, WrittenTurn]]) -> SessionEntry:
+        entry = new_entry(one, turns.get(one.session_no, {}))
+        self._keys[one.session_no] = one.key
+        self._used.append(entry)
+        return entry
 
     def _entry(self, number: int) -> SessionEntry:
         entry = self.cache.get(self._keys[number])
@@ -255,7 +332,7 @@ class Follower:
 
     def _restore(self, entry: SessionEntry, what: Beyond) -> None:
         number = entry.session_no
-        history = stored_events(self.connection, "replay/events", {"sessions": [number]})[number]
+        history = stored_events(self.connection, query("replay/events"), {"sessions": [number]})[number]
         learn(entry, history)
         # What comes with a later pass is not taken now: its rows would be made by nobody.
         later = self._newer((one.batch_no for one in history), what) - self._ahead.get(entry.key, set())

@@ -113,3 +113,8 @@ def same_fold(generation: str, fold_version: int) -> None:
             f"generation {generation} is of fold version {fold_version}, this program folds version {FOLD_VERSION}: run the program of version "
             f"{fold_version}, or give the generation up with `turnledger replay drop`."
         )
+
+
+def yielding(connection: Connection) -> None:
+    """Whoever rebuilds has as many processes as were asked for: the server starts no more of them beside live work."""
+    connection.execute("set max_parallel_workers_per_gather = 0")

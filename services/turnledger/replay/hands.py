@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +21,9 @@ LIVES = 5
 """So often a process that dies is started again, unless it had worked for a while."""
 SETTLED_SECONDS = 20.0
 END_SECONDS = 20.0
-NICE = 5
+NICE = 15
+AUTOGROUP = Path("/proc/self/autogroup")
+"""Where Linux shares processors between login sessions first, priorities only count among the processes of one. A session of its own has its own there."""
 
 
 class HandsFailed(TurnledgerError):
@@ -89,7 +93,7 @@ class Processes:
         command = [sys.executable, "-P", "-m", "turnledger", "replay", "work", str(self.rebuild.rebuild_no)]
         command += ["--rate", str(self.rate / self.count)]
         environment = os.environ | {"TURNLEDGER_DATABASE_URL": self.database_url}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
         return process, time.monotonic()
 
 
@@ -99,6 +103,9 @@ def polite() -> None:
     The process that started it has no lower priority: it follows live work, and must be faster.
     """
     os.nice(max(0, NICE - os.nice(0)))
+    # No such file, or no such scheduler: then the priority counts by itself.
+    with suppress(OSError):
+        AUTOGROUP.write_text(str(NICE), encoding="ascii")
 
 
 def tied() -> Callable[[float], bool]:

@@ -13,7 +13,7 @@ import psycopg
 from turnledger.replay import compare
 from turnledger.replay.compare import Unwritten
 from turnledger.replay.follow import beyond
-from turnledger.replay.generation import Connection, Rebuild
+from turnledger.replay.generation import Connection, Rebuild, yielding
 from turnledger.replay.shadow import fold_sessions
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.many import roll_up_many
@@ -101,6 +101,7 @@ class Pieces:
             )
             # A piece that a crash of the server takes back takes its note along: nothing waits for the disk here.
             self._connection.execute("set synchronous_commit = off")
+            yielding(self._connection)
         return self._connection
 
     def close(self) -> None:
@@ -135,7 +136,14 @@ class Pieces:
         return True
 
     def roll_up(self) -> Tick:
-        """Some of the sessions that are marked."""
+        """Some of the sessions that are marked; none while sessions are folded that will move again before they are all there."""
+        row = (
+            self.connection()
+            .execute(query("replay/phase_of"), {"rebuild_no": self.rebuild.rebuild_no})
+            .fetchone()
+        )
+        if row is None or row[0] == "folding":
+            return Tick()
         if self._rollup is None:
             self._rollup = ShadowRollup(self.database_url, self.price, self.rebuild)
         return self._rollup.turn()

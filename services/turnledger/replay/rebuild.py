@@ -13,9 +13,19 @@ from typing import Protocol
 from psycopg import sql
 
 from turnledger.fold.version import FOLD_VERSION
-from turnledger.replay.follow import PASS_EVENTS, Follower, beyond, noted, touched
-from turnledger.replay.generation import Connection, NotNow, Rebuild, alone, open_rebuild, same_fold, slots
+from turnledger.replay.follow import PASS_EVENTS, Beyond, Follower, beyond, noted, touched
+from turnledger.replay.generation import (
+    Connection,
+    NotNow,
+    Rebuild,
+    alone,
+    open_rebuild,
+    same_fold,
+    slots,
+    yielding,
+)
 from turnledger.replay.pieces import Pieces, look_again
+from turnledger.replay.shadow import lengths
 from turnledger.store.connect import connect
 from turnledger.store.named import query
 from turnledger.store.write import PROJECTED
@@ -25,7 +35,11 @@ PIECE_EVENTS = 4000
 SESSION_WEIGHT = 4
 """A session costs about as much as so many events more."""
 FOLLOWED_SESSIONS = 3000
-"""More sessions than this moved among the first events of a pass: all that moved are shared out in pieces, and each is folded from its beginning."""
+"""Where more sessions than this moved, all that moved are shared out in pieces, and each is folded from its beginning."""
+FOLLOWED_EVENTS = 100_000
+"""More events than this are shared out too, where the sessions that moved have not much more than these."""
+WORTH = 2.0
+"""Not much: so many times what came in. One process would follow, all share the pieces."""
 LOOKED_AT = 500
 """Sessions compared in one snapshot."""
 SETTLE_SECONDS = 30.0
@@ -67,9 +81,11 @@ class OwnHands:
 
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while True:
             if not self.pieces.step() and not self.pieces.roll_up().done:
                 time.sleep(min(0.02, seconds))
+                return
+            if time.monotonic() >= until:
                 return
 
 
@@ -220,48 +236,51 @@ class Rebuilder:
     told: Callable[[Progress], None] = lambda progress: None
     settle_seconds: float = SETTLE_SECONDS
     follower: Follower = field(init=False)
+    _followed: bool = False
+    """There is much, and it is followed all the same."""
 
     def __post_init__(self) -> None:
         self.follower = Follower(self.connection, self.rebuild)
 
     def run(self) -> None:
         """Until nothing is left to do but to switch. What differs stands in ``ledger.rebuild_doubts``."""
-        self._work()
+        # What is carried over is whole up to where it began, and no further: then everything that came since waits for the end.
+        anew = self.rebuild.tenant is None and self.rebuild.since is None
+        self._work(follow=anew and self.rebuild.phase == "folding")
         if self.rebuild.phase == "folding":
             self._analyze()
         while self.catch_up():
             pass
+        if self.rebuild.phase == "folding":
+            # From here on sessions are rolled up: before, most that moved would move again.
+            self._phase("following")
         self._roll_up()
-        if self.rebuild.phase in ("folding", "following"):
+        if self.rebuild.phase == "following":
             self._phase("comparing", then=self._plan_comparison)
-        self._work()
+        self._work(follow=True)
         self._roll_up()
         self.settle(self.settle_seconds)
         self._phase("ready")
 
     def _analyze(self) -> None:
-        """Tables that were empty a moment ago: the planner must not believe it."""
+        """Tables that were empty a moment ago: the planner must not believe it. Where autovacuum is at one, it does the same."""
         for table in (*PROJECTED, "call_claims"):
-            self.connection.execute(sql.SQL("analyze {}").format(sql.Identifier(self.rebuild.slot, table)))
+            self.connection.execute(
+                sql.SQL("analyze (skip_locked) {}").format(sql.Identifier(self.rebuild.slot, table))
+            )
 
     def _plan_comparison(self) -> None:
-        connection, rebuild = self.connection, self.rebuild
-        if rebuild.phase == "folding":
-            connection.execute(query("replay/compare_chunks"), {"rebuild_no": rebuild.rebuild_no})
-        else:
-            plan(connection, rebuild.rebuild_no, kind="compare", after=self._last_piece())
+        """Of all sessions; who was in doubt is among them."""
+        self.connection.execute(query("replay/forget_doubts"))
+        plan(self.connection, self.rebuild.rebuild_no, kind="compare", after=self._last_piece())
 
     def catch_up(self) -> bool:
         """Fold what moved since. True where so much of it did that more will have moved meanwhile."""
-        first = beyond(self.connection, self.rebuild.generation, PASS_EVENTS)
-        if (
-            max(first.events, len(first.filled)) <= FOLLOWED_SESSIONS
-            or len(touched(self.connection, first)) <= FOLLOWED_SESSIONS
-        ):
-            return self.follower.run().events > FOLLOWED_SESSIONS
+        shared = self._to_share()
+        if shared is None:
+            return self.follower.run().events >= PASS_EVENTS
+        what, moved = shared
         self.follower.forget()
-        what = beyond(self.connection, self.rebuild.generation)
-        moved = touched(self.connection, what)
         with self.connection.transaction():
             self.connection.execute(
                 query("replay/set_targets"), {"generation": self.rebuild.generation, **what.places()}
@@ -272,6 +291,28 @@ class Rebuilder:
             )
         self._work()
         return True
+
+    def _to_share(self) -> tuple[Beyond, list[int]] | None:
+        """What moved, and the sessions, where it is quicker to fold these from their beginning with all hands than to follow them."""
+        first = beyond(self.connection, self.rebuild.generation, FOLLOWED_EVENTS)
+        if not first.cut:
+            self._followed = False
+            if max(first.events, len(first.filled)) <= FOLLOWED_SESSIONS:
+                return None
+            moved = touched(self.connection, first)
+            return (first, moved) if len(moved) > FOLLOWED_SESSIONS else None
+        if self._followed:
+            return None
+        what = beyond(self.connection, self.rebuild.generation)
+        moved = touched(self.connection, what)
+        if len(moved) > FOLLOWED_SESSIONS or self._events_of(moved) <= WORTH * what.events:
+            return what, moved
+        # Until it has caught up: to look at all of it again and again would cost more than to follow it.
+        self._followed = True
+        return None
+
+    def _events_of(self, sessions: Sequence[int]) -> int:
+        return sum(events for _, events in lengths(self.connection, sessions))
 
     def settle(self, seconds: float) -> set[int]:
         """Follow, roll up and compare until nothing is in doubt, at most for so long. Returns who still is."""
@@ -299,20 +340,28 @@ class Rebuilder:
         self.told(found)
         return found
 
-    def _work(self) -> None:
-        """Until all pieces are done; then the position is where they led to."""
+    def _work(self, *, follow: bool = False) -> None:
+        """Until all pieces are done; then the position is where they led to. ``follow``: meanwhile what comes in is followed, so that little is left then."""
         while True:
             there = self.progress()
             if there.pieces_done == there.pieces:
                 break
-            self.hands.wait(PAUSE_SECONDS)
+            self._wait(follow)
         self.connection.execute(query("replay/reach_targets"), {"generation": self.rebuild.generation})
 
+    def _wait(self, follow: bool) -> None:
+        """Let the others work; ``follow`` what comes in meanwhile."""
+        much = follow and self.follower.run(mark=False).events >= PASS_EVENTS
+        self.hands.wait(0.0 if much else PAUSE_SECONDS)
+
     def _roll_up(self, until: float | None = None) -> None:
-        """Until no mark is left; a session whose rows cannot be set keeps its mark, and is not waited for."""
+        """Until no mark is left; a session whose rows cannot be set keeps its mark, and is not waited for. Who moves meanwhile is marked after it.
+
+        ``until``: no longer, and nobody moves meanwhile: who is compared then must have been rolled up.
+        """
         least, since = self.progress().marks, time.monotonic()
         while least and (until is None or time.monotonic() < until):
-            self.hands.wait(PAUSE_SECONDS)
+            self._wait(follow=until is None)
             now = self.progress().marks
             if now < least:
                 least, since = now, time.monotonic()
@@ -356,6 +405,7 @@ def open_connection(database_url: str) -> Connection:
     """A connection of its own for whoever rebuilds, switches or drops; the only one who does. Raises :class:`NotNow`, ``DatabaseAway``."""
     connection = connect(database_url, "replay", autocommit=True, statement_seconds=0, idle_seconds=0)
     try:
+        yielding(connection)
         alone(connection)
     except BaseException:
         connection.close()

@@ -64,15 +64,15 @@ class Folded:
 
 
 def stored_events(
-    connection: Connection, name: str, parameters: Mapping[str, object]
+    connection: Connection, statement: bytes, parameters: Mapping[str, object]
 ) -> dict[int, list[Stored]]:
-    """Events by session, in the order in which they were committed. ``name``: ``replay/events`` or ``replay/new_events``.
+    """Events by session, in the order in which they were committed. ``statement``: with the columns of ``replay/events``.
 
     Raises ``LedgerUnreadable``.
     """
     found: dict[int, list[Stored]] = defaultdict(list)
     with connection.cursor(binary=True) as cursor:
-        cursor.execute(query(name), parameters)
+        cursor.execute(statement, parameters)
         for session_no, one in _read(cursor):
             found[session_no].append(one)
     for events in found.values():
@@ -112,16 +112,30 @@ def _in_pieces(connection: Connection, session_no: int) -> Iterator[list[Stored]
         yield piece
 
 
-def long_among(connection: Connection, sessions: Sequence[int], most: int = sys.maxsize) -> set[int]:
-    """Those of the sessions that are not to be held as a whole, so that the others have ``most`` events together."""
-    rows = connection.execute(query("replay/lengths"), {"sessions": list(sessions)}).fetchall()
-    found: set[int] = set()
-    held = 0
-    for number, events in sorted(rows, key=lambda row: row[1]):
+def shared_out(
+    connection: Connection, sessions: Sequence[int], most: int = sys.maxsize
+) -> tuple[set[int], list[list[int]]]:
+    """(those that are too long to be held as a whole, the others in groups of about ``most`` events)."""
+    long: set[int] = set()
+    groups: list[list[int]] = []
+    held = most
+    known = dict(lengths(connection, sessions))
+    for number in sessions:
+        events = known.get(number, 0)
+        if events > LONG_EVENTS:
+            long.add(number)
+            continue
+        if held + events > most:
+            groups.append([])
+            held = 0
+        groups[-1].append(number)
         held += events
-        if events > LONG_EVENTS or held > most:
-            found.add(number)
-    return found
+    return long, groups
+
+
+def lengths(connection: Connection, sessions: Sequence[int]) -> list[tuple[int, int]]:
+    """(session_no, how many events it has)."""
+    return connection.execute(query("replay/lengths"), {"sessions": list(sessions)}).fetchall()
 
 
 def new_entry(one: Found, turns: Mapping[str, WrittenTurn]) -> SessionEntry:
@@ -219,7 +233,7 @@ class LongFold:
         self.fresh = False
         self._written.clear()
         self.done.refused = 0
-        history = stored_events(self.connection, "replay/events", {"sessions": [entry.session_no]})[
+        history = stored_events(self.connection, query("replay/events"), {"sessions": [entry.session_no]})[
             entry.session_no
         ]
         self._learn(history)
@@ -274,9 +288,9 @@ def fold_sessions(
         carry_vacuumed(connection, slot, live, gone)
         sessions = [number for number in sessions if number not in gone]
     turns = load.written_turns(connection, sessions, live)
-    long = long_among(connection, sessions)
+    long, _ = shared_out(connection, sessions)
     short = [number for number in sessions if number not in long]
-    stored = stored_events(connection, "replay/events", {"sessions": short})
+    stored = stored_events(connection, query("replay/events"), {"sessions": short})
     units: list[Unit] = []
     for one in load.find_numbers(connection, sessions):
         entry = new_entry(one, turns.pop(one.session_no, {}))

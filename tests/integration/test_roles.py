@@ -531,7 +531,7 @@ def test_workers_work_as_a_login_that_owns_nothing(
         create(owner, Login(name, worker=True, password="p"))
         # The day after the last that there is: the worker makes it, as it will have to on every day that comes.
         owner.execute(
-            "drop table ledger.events_"
+            "drop table if exists ledger.events_"
             + str(owner.execute("select to_char(ledger.today() + 7, 'YYYYMMDD')").fetchone()[0])
         )  # type: ignore[index,arg-type]
     settings = environment(topic, as_role(database, name))

@@ -51,7 +51,7 @@ MOST_AT_ONCE = 1000
 TICK_SECONDS = 0.01
 """One batch a partition, as a fleet of many producers together."""
 LAG_SECONDS = 120.0
-LIMIT_SECONDS = 300.0
+LIMIT_SECONDS = 420.0
 """Of a rebuild that follows what comes in more slowly than it comes."""
 
 WARM, ALONE, REBUILT, SWITCHED = "warm", "alone", "beside the rebuild", "around the switch"

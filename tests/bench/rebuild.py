@@ -177,13 +177,12 @@ def rebuild(dsn: str, found: Measured, workers: int) -> None:
 
         def told(progress: Progress) -> None:
             now = time.perf_counter() - began
-            if progress.phase == "folding":
-                if not found.folded and progress.pieces_done == progress.pieces:
-                    found.folded = now
-                    found.fold_peak = found.peak
-                    found.folded_cpu = cpu([*pids, *backends(link, "replay projector")])
-                if found.folded and not found.summed and not progress.marks:
-                    found.summed = now
+            if progress.phase == "folding" and not found.folded and progress.pieces_done == progress.pieces:
+                found.folded = now
+                found.fold_peak = found.peak
+                found.folded_cpu = cpu([*pids, *backends(link, "replay projector")])
+            if progress.phase == "following" and not found.summed and not progress.marks:
+                found.summed = now
 
         def watch() -> None:
             while not end.wait(0.1):

@@ -72,6 +72,8 @@ class Beside:
     """Told while it went on."""
     seconds: float = 0.0
     """Of the rebuild, to its end."""
+    ready: bool = False
+    """It came to its end."""
     spread: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     """(turns, p50, p99) from the end of a turn being produced to the turn being visible, by what went on beside it."""
     held_ms: int = 0
@@ -95,8 +97,8 @@ class Beside:
         ]
         return [
             f"Fleet, broker, one worker, one rollup worker, database and readers together carry {self.capacity:,.0f} events/s on this machine. At "
-            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes, ready after {self.seconds:.0f} s, and "
-            f"the switch to it, while {self.events:,} more events came in.",
+            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes, {'ready' if self.ready else 'given up'} "
+            f"after {self.seconds:.0f} s, and the switch, while {self.events:,} more events came in.",
             "",
             "| a turn's end to its row | turns | p50 ms | p99 ms |",
             "|---|---|---|---|",
@@ -132,13 +134,12 @@ class Fleet:
     waiting: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     load: Iterator[Record] = field(default_factory=endless)
-    prepared: list[Record] = field(default_factory=list)
     _end: threading.Event = field(default_factory=threading.Event)
     _done: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.prepared = list(islice(self.load, PREPARED))
+        self.load = chain(list(islice(self.load, PREPARED)), self.load)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -174,14 +175,13 @@ class Fleet:
         try:
             partitions = sorted(await producer.partitions_for(self.topic))
             pick = DefaultPartitioner()
-            load = chain(self.prepared, self.load)
             began, first, rate = time.perf_counter(), self.sent, 0.0
             while not self._end.is_set():
                 if rate != self.rate:
                     began, first, rate = time.perf_counter(), self.sent, self.rate
                 due = first + int((time.perf_counter() - began) * rate) if rate else self.applied + AHEAD
                 batches = {}
-                for record in islice(load, min(MOST_AT_ONCE, max(0, due - self.sent))):
+                for record in islice(self.load, min(MOST_AT_ONCE, max(0, due - self.sent))):
                     partition = pick(record.key, partitions, partitions)
                     batch = batches.get(partition)
                     if batch is None:
@@ -319,8 +319,9 @@ def beside(
             began, found.there = time.perf_counter(), fleet.sent
             made = _asked(environment, "replay", "projections", "--workers", str(workers), "--json")
             found.seconds = time.perf_counter() - began
+            found.ready = made.returncode == 0
             fleet.phase = SWITCHED
-            if made.returncode:
+            if not found.ready:
                 found.faults.append(f"replay projections: {made.stdout} {made.stderr}")
             # What nobody writes any more tells the two generations apart.
             planted = "update projection_b.turns set grade = %s where session_no = (select session_no from ledger.sessions where session_id = 'marked')"

@@ -17,13 +17,15 @@ from tests.integration.letting_go import apply
 from tests.stack import databases, servers
 from tests.stack.commands import Running, run
 from tests.stack.topics import Record, Topic, create_topic, produce
+from turnledger.errors import TurnledgerError
 from turnledger.fold import calls, quick, state, usage
 from turnledger.replay import compare, shadow
 from turnledger.replay import pieces as working
 from turnledger.replay import rebuild as rebuilding
 from turnledger.replay.differences import Differences
 from turnledger.replay.drop import drop
-from turnledger.replay.generation import NotNow, open_rebuild, slots
+from turnledger.replay.follow import Follower
+from turnledger.replay.generation import NotNow, Rebuild, open_rebuild, slots
 from turnledger.replay.pieces import Pieces
 from turnledger.replay.rebuild import OwnHands, Rebuilder, begin, go_back, open_connection
 from turnledger.replay.sample import audit
@@ -35,6 +37,7 @@ from turnledger.rollup.worker import Rollup
 from turnledger.store import outbox
 from turnledger.store.connect import connect
 from turnledger.store.read import SessionRef
+from turnledger.store.write import day_table
 
 Event = dict[str, Any]
 Connection = psycopg.Connection[Any]
@@ -184,19 +187,33 @@ def connection(lived: Lived) -> Iterator[Connection]:
 
 
 @contextmanager
+def alone(lived: Lived, connection: Connection, there: Rebuild) -> Iterator[Rebuilder]:
+    """A rebuild on which this process alone works."""
+    pieces = Pieces(lived.url, there, PriceBook())
+    yield Rebuilder(connection, there, OwnHands(pieces))
+    pieces.close()
+
+
+@contextmanager
 def rebuilt(lived: Lived, connection: Connection, *, back: bool = False) -> Iterator[Rebuilder]:
     """A rebuild that this process did alone, ready to be switched to."""
-    rebuild = go_back(connection, by="test") if back else begin(connection, by="test")
-    pieces = Pieces(lived.url, rebuild, PriceBook())
-    rebuilder = Rebuilder(connection, rebuild, OwnHands(pieces))
-    rebuilder.run()
-    yield rebuilder
-    pieces.close()
+    there = go_back(connection, by="test") if back else begin(connection, by="test")
+    with alone(lived, connection, there) as rebuilder:
+        rebuilder.run()
+        yield rebuilder
 
 
 def switched(lived: Lived, connection: Connection, *, back: bool = False, **asked: Any) -> Switched:
     with rebuilt(lived, connection, back=back) as rebuilder:
         return Switch(rebuilder, "test", back=back, **asked).run(10)
+
+
+def shows_the_same(lived: Lived, rebuilder: Rebuilder) -> None:
+    """Readers see after the switch what they saw before it."""
+    before = shown(lived.url)
+    done = Switch(rebuilder, "test").run(10)
+    assert (done.differences, done.uncompared) == (0, 0)
+    assert shown(lived.url) == before
 
 
 def shown(url: str) -> dict[str, list[Any]]:
@@ -451,25 +468,58 @@ def test_what_comes_in_while_pieces_are_folded_is_followed_or_left_to_its_piece(
 ) -> None:
     lived.send(turn("moved-old", 0, "o", call("o1", 4)))
     there = begin(connection, by="test")
-    pieces = Pieces(lived.url, there, PriceBook())
-    rebuilder = Rebuilder(connection, there, OwnHands(pieces))
     lived.send(turn("moved-old", 3, "p", call("o2", 4)) + turn("moved-new", 0, "n", call("n1", 3)))
+    with alone(lived, connection, there) as rebuilder:
+        followed = rebuilder.follower.run(mark=False)
 
-    followed = rebuilder.follower.run(mark=False)
+        assert followed.events == 3
+        assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 1)]
+        # Once more, from where the day ended a moment ago.
+        lived.send(turn("moved-new", 3, "q", call("n2", 3)))
+        assert rebuilder.follower.run(mark=False).events == 3
+        assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 2)]
+        rebuilder.run()
+        assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 2), ("moved-old", 2)]
+        shows_the_same(lived, rebuilder)
 
-    assert followed.events == 3
-    assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 1)]
-    # Once more, from where the day ended a moment ago.
-    lived.send(turn("moved-new", 3, "q", call("n2", 3)))
-    assert rebuilder.follower.run(mark=False).events == 3
-    assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 2)]
-    rebuilder.run()
-    assert rows(lived.url, TURNS.format(there.slot)) == [("moved-new", 2), ("moved-old", 2)]
-    before = shown(lived.url)
-    done = Switch(rebuilder, "test").run(10)
-    pieces.close()
-    assert (done.differences, done.uncompared) == (0, 0)
-    assert shown(lived.url) == before
+
+def test_who_was_followed_without_a_mark_is_marked_though_nothing_more_comes_and_a_pass_fails(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = "select distinct session_id from ledger.shadow_marks join ledger.sessions using (session_no)"
+    with rebuilt(lived, connection) as rebuilder:
+        follower = rebuilder.follower
+        assert rows(lived.url, marked) == []
+        lived.send(turn("unmarked", 0, "u", call("u1", 3)))
+        assert follower.run(mark=False).events == 3
+        # The roll-up of the live generation may have marked it too.
+        connection.execute("delete from ledger.shadow_marks")
+
+        def failing(self: Follower) -> None:
+            mark(self)
+            raise TurnledgerError("in the middle")
+
+        mark = Follower.mark
+        with monkeypatch.context() as patch, pytest.raises(TurnledgerError, match="in the middle"):
+            patch.setattr(Follower, "mark", failing)
+            follower.run()
+        assert rows(lived.url, marked) == []
+        assert follower.run().events == 0
+
+        assert rows(lived.url, marked) == [("unmarked",)]
+        shows_the_same(lived, rebuilder)
+
+
+def test_the_index_on_batches_is_told_what_it_does_not_know_yet(lived: Lived, connection: Connection) -> None:
+    there = begin(connection, by="test")
+    day = day_table(rows(lived.url, "select ledger.today()")[0][0])
+    unknown = "select brin_summarize_new_values(%s::regclass)"
+    lived.send(turn("told", 0, "t", call("i1", 3)))
+    connection.execute("select brin_desummarize_range(%s::regclass, 0)", (f"{day}_batch",))
+
+    Follower(connection, there).run()
+
+    assert rows(lived.url, unknown, f"{day}_batch") == [(0,)]
 
 
 def test_where_much_came_in_all_share_what_moved(
@@ -477,20 +527,14 @@ def test_where_much_came_in_all_share_what_moved(
 ) -> None:
     monkeypatch.setattr(rebuilding, "FOLLOWED_EVENTS", 2)
     there = begin(connection, by="test", tenant="nobody")
-    pieces = Pieces(lived.url, there, PriceBook())
-    rebuilder = Rebuilder(connection, there, OwnHands(pieces))
     lived.send([event for n in range(3) for event in turn(f"much-{n}", 0, "t", call(f"much{n}", 4))])
+    with alone(lived, connection, there) as rebuilder:
+        rebuilder.run()
 
-    rebuilder.run()
-
-    kinds = "select kind, sum(cardinality(sessions)) from ledger.rebuild_chunks where rebuild_no = %s and kind <> 'carry' group by 1 order by 1"
-    [(again, moved), (compared, _)] = connection.execute(kinds, (there.rebuild_no,)).fetchall()
-    assert (again, moved, compared) == ("again", 3, "compare")
-    before = shown(lived.url)
-    done = Switch(rebuilder, "test").run(10)
-    pieces.close()
-    assert (done.differences, done.uncompared) == (0, 0)
-    assert shown(lived.url) == before
+        kinds = "select kind, sum(cardinality(sessions)) from ledger.rebuild_chunks where rebuild_no = %s and kind <> 'carry' group by 1 order by 1"
+        [(again, moved), (compared, _)] = connection.execute(kinds, (there.rebuild_no,)).fetchall()
+        assert (again, moved, compared) == ("again", 3, "compare")
+        shows_the_same(lived, rebuilder)
 
 
 def test_a_rebuild_of_one_tenant_carries_the_others_over(

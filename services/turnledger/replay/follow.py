@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
@@ -32,7 +33,7 @@ from turnledger.replay.shadow import (
 from turnledger.store.named import query
 from turnledger.store.read import of_slot
 from turnledger.store.vacuumed import vacuumed_among
-from turnledger.store.write import store_projection
+from turnledger.store.write import day_table, store_projection
 from turnledger.store.write_rows import Unit
 
 CACHE_BYTES = 192 * 1024 * 1024
@@ -123,6 +124,8 @@ class Pass:
     sessions: list[int] = field(default_factory=list)
     events: int = 0
     refused: int = 0
+    more: bool = False
+    """It was cut: more waits."""
 
 
 class Follower:
@@ -154,41 +157,36 @@ class Follower:
 
     def run(self, *, mark: bool = True) -> Pass:
         """One pass of bounded size, committed. What moved is rolled up once no more waits: it moves again until then. Not ``mark``: later."""
-        self._summarize()
         try:
             with self.connection.transaction():
                 what = beyond(self.connection, self.rebuild.generation, PASS_EVENTS)
-                mark = mark and not what.cut
-                done = self.pass_in(what, mark=mark)
-                if self._unmarked and mark:
-                    self.connection.execute(query("replay/mark_doubts"))
-                    self._unmarked = False
+                done = self.pass_in(what)
+                marked = mark and not what.cut
+                if marked:
+                    self.mark()
         except BaseException:
             self.forget()
             raise
-        self.committed()
+        self.committed(marked=marked)
         return done
 
-    def _summarize(self) -> None:
-        """Quick where it is done often. Whoever vacuums comes first, and is not to be waited for: it would give way."""
-        try:
-            with self.connection.transaction():
-                self.connection.execute(f"set local lock_timeout = {round(SUMMARIZE_SECONDS * 1000)}")
-                self.connection.execute(query("replay/summarize"))
-        except psycopg.errors.LockNotAvailable:
-            return
+    def mark(self) -> None:
+        """Have everybody rolled up who was followed since they last were, in the caller's transaction."""
+        if self._unmarked:
+            self.connection.execute(query("replay/mark_doubts"))
+        if self._later:
+            self.connection.execute(query("replay/mark"), {"sessions": sorted(self._later)})
 
-    def pass_in(self, what: Beyond, *, mark: bool = True) -> Pass:
+    def pass_in(self, what: Beyond) -> Pass:
         """Fold everything of ``what`` in the caller's transaction; call :meth:`committed` or :meth:`forget` after it."""
         connection, rebuild = self.connection, self.rebuild
-        done = Pass()
+        done = Pass(more=what.cut)
         if not what:
             return done
         coming = self._new_events(what)
         left = self._left_to_pieces({*coming, *what.filled.values()})
         for number in left:
             coming.pop(number, None)
-        units: list[Unit] = []
         for number in set(what.filled.values()) - left:
             # What was filled in is in no new batch: its history is read again.
             if number in self._keys:
@@ -204,29 +202,7 @@ class Follower:
         cold = [
             number for number in folded if number not in self._keys or self._keys[number] not in self.cache
         ]
-        turns = load.written_turns(connection, cold, rebuild.live)
-        found = {one.session_no: one for one in load.find_numbers(connection, cold)} if cold else {}
-        long, groups = shared_out(connection, list(found), PASS_EVENTS) if cold else (set(), [])
-        for number in long:
-            entry = self._new(found[number], turns)
-            fold = LongFold(connection, rebuild.slot, entry, fresh=False)
-            done.refused += fold.run().refused
-            self._ahead[entry.key] = self._newer(fold.batches, what)
-            self.cache.put(entry)
-        for group in groups:
-            histories = stored_events(connection, query("replay/events"), {"sessions": group})
-            for number in group:
-                entry = self._new(found[number], turns)
-                history = histories.pop(number, [])
-                self._ahead[entry.key] = self._newer((event.batch_no for event in history), what)
-                self.cache.put(entry)
-                units += self._extended(entry, history, what, done)
-            if len(groups) > 1:
-                # Memory: no more than a group's histories at once. What is rolled back is forgotten.
-                done.refused += len(store_projection(connection, rebuild.slot, units))
-                units = []
-                for number in group:
-                    self._entry(number).state.drop_closed()
+        units = self._read_in(cold, what, done) if cold else []
         gone = set(cold)
         for number, events in folded.items():
             if number in gone:
@@ -240,9 +216,6 @@ class Follower:
         done.events = sum(map(len, coming.values()))
         self._revisions(list(folded))
         self._later.update(done.sessions)
-        if mark:
-            connection.execute(query("replay/mark"), {"sessions": sorted(self._later)})
-            self._later.clear()
         compare.doubt(connection, done.sessions)
         connection.execute(query("replay/advance"), {"generation": rebuild.generation, **what.places()})
         noted(connection, what)
@@ -253,8 +226,11 @@ class Follower:
             )
         return done
 
-    def committed(self) -> None:
-        """What was folded stands: states may let go of what is closed, and the cache of what was used least."""
+    def committed(self, *, marked: bool) -> None:
+        """What was folded stands: states may let go of what is closed, and the cache of what was used least. ``marked``: so do the marks."""
+        if marked:
+            self._later.clear()
+            self._unmarked = False
         for entry in self._used:
             entry.state.drop_closed()
             self.cache.measure(entry)
@@ -269,7 +245,7 @@ class Follower:
         connection = self.connection
         if not what.batches:
             return {}
-        day = f"ledger.events_{what.day:%Y%m%d}"
+        day = day_table(what.day)
         known = [pages for batch_no, of, pages in self._ends if of == day and batch_no < min(what.batches)]
         row = connection.execute(query("replay/end_of_events"), {"day": day}).fetchone()
         if row is not None and row[1] is not None:
@@ -280,7 +256,15 @@ class Follower:
             found = stored_events(connection, statement, {**what.parameters(), "place": place})
             if sum(map(len, found.values())) == what.events:
                 return found
+        self._summarize(day)
         return stored_events(connection, query("replay/new_events"), what.parameters())
+
+    def _summarize(self, day: str) -> None:
+        """Tell the index on batch_no what autovacuum has not told it yet. Whoever vacuums is not to be waited for: it would give way."""
+        # Rolled back is the time to wait; an index keeps what it was told.
+        with suppress(psycopg.errors.LockNotAvailable), self.connection.transaction(force_rollback=True):
+            self.connection.execute(f"set local lock_timeout = {round(SUMMARIZE_SECONDS * 1000)}")
+            self.connection.execute(query("replay/summarize"), {"index": f"{day}_batch"})
 
     def _left_to_pieces(self, sessions: set[int]) -> set[int]:
         """Those that a piece will fold from their beginning: it reads what is committed by now too. Waits for pieces that somebody is at."""
@@ -299,6 +283,37 @@ class Follower:
                 },
             ).fetchall()
         return sessions.intersection(chain.from_iterable(row[0] for row in rows))
+
+    def _read_in(self, cold: Sequence[int], what: Beyond, done: Pass) -> list[Unit]:
+        """Fold sessions that are not in memory from their beginning. Returns what is still to be stored."""
+        connection, rebuild = self.connection, self.rebuild
+        turns = load.written_turns(connection, cold, rebuild.live)
+        found = {one.session_no: one for one in load.find_numbers(connection, cold)}
+        long, groups = shared_out(connection, list(found), PASS_EVENTS)
+        for number in long:
+            entry = self._new(found[number], turns)
+            fold = LongFold(connection, rebuild.slot, entry, fresh=False)
+            done.refused += fold.run().refused
+            self._ahead[entry.key] = self._newer(fold.batches, what)
+            self.cache.put(entry)
+        units: list[Unit] = []
+        held: list[SessionEntry] = []
+        for group in groups:
+            # Memory: no more than a group's histories at once. What is rolled back is forgotten.
+            if held:
+                done.refused += len(store_projection(connection, rebuild.slot, units))
+                for entry in held:
+                    entry.state.drop_closed()
+                units, held = [], []
+            histories = stored_events(connection, query("replay/events"), {"sessions": group})
+            for number in group:
+                entry = self._new(found[number], turns)
+                history = histories.pop(number, [])
+                self._ahead[entry.key] = self._newer((event.batch_no for event in history), what)
+                held.append(entry)
+                self.cache.put(entry)
+                units += self._extended(entry, history, what, done)
+        return units
 
     def _new(self, one: Found, turns: Mapping[int, Mapping[str, WrittenTurn]]) -> SessionEntry:
         entry = new_entry(one, turns.get(one.session_no, {}))

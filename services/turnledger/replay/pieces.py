@@ -13,7 +13,7 @@ import psycopg
 from turnledger.replay import compare
 from turnledger.replay.compare import Unwritten
 from turnledger.replay.follow import beyond
-from turnledger.replay.generation import Connection, Rebuild, yielding
+from turnledger.replay.generation import Connection, Rebuild, open_rebuild, yielding
 from turnledger.replay.shadow import fold_sessions
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.many import roll_up_many
@@ -137,12 +137,8 @@ class Pieces:
 
     def roll_up(self) -> Tick:
         """Some of the sessions that are marked; none while sessions are folded that will move again before they are all there."""
-        row = (
-            self.connection()
-            .execute(query("replay/phase_of"), {"rebuild_no": self.rebuild.rebuild_no})
-            .fetchone()
-        )
-        if row is None or row[0] == "folding":
+        there = open_rebuild(self.connection())
+        if there is None or there.phase == "folding":
             return Tick()
         if self._rollup is None:
             self._rollup = ShadowRollup(self.database_url, self.price, self.rebuild)

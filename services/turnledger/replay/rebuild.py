@@ -13,7 +13,7 @@ from typing import Protocol
 from psycopg import sql
 
 from turnledger.fold.version import FOLD_VERSION
-from turnledger.replay.follow import PASS_EVENTS, Beyond, Follower, beyond, noted, touched
+from turnledger.replay.follow import Beyond, Follower, beyond, noted, touched
 from turnledger.replay.generation import (
     Connection,
     NotNow,
@@ -278,7 +278,7 @@ class Rebuilder:
         """Fold what moved since. True where so much of it did that more will have moved meanwhile."""
         shared = self._to_share()
         if shared is None:
-            return self.follower.run().events >= PASS_EVENTS
+            return self.follower.run().more
         what, moved = shared
         self.follower.forget()
         with self.connection.transaction():
@@ -305,14 +305,12 @@ class Rebuilder:
             return None
         what = beyond(self.connection, self.rebuild.generation)
         moved = touched(self.connection, what)
-        if len(moved) > FOLLOWED_SESSIONS or self._events_of(moved) <= WORTH * what.events:
+        whole = sum(events for _, events in lengths(self.connection, moved))
+        if len(moved) > FOLLOWED_SESSIONS or whole <= WORTH * what.events:
             return what, moved
         # Until it has caught up: to look at all of it again and again would cost more than to follow it.
         self._followed = True
         return None
-
-    def _events_of(self, sessions: Sequence[int]) -> int:
-        return sum(events for _, events in lengths(self.connection, sessions))
 
     def settle(self, seconds: float) -> set[int]:
         """Follow, roll up and compare until nothing is in doubt, at most for so long. Returns who still is."""
@@ -351,7 +349,7 @@ class Rebuilder:
 
     def _wait(self, follow: bool) -> None:
         """Let the others work; ``follow`` what comes in meanwhile."""
-        much = follow and self.follower.run(mark=False).events >= PASS_EVENTS
+        much = follow and self.follower.run(mark=False).more
         self.hands.wait(0.0 if much else PAUSE_SECONDS)
 
     def _roll_up(self, until: float | None = None) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from psycopg import sql
 
@@ -288,9 +289,8 @@ def fold_sessions(
         carry_vacuumed(connection, slot, live, gone)
         sessions = [number for number in sessions if number not in gone]
     turns = load.written_turns(connection, sessions, live)
-    long, _ = shared_out(connection, sessions)
-    short = [number for number in sessions if number not in long]
-    stored = stored_events(connection, query("replay/events"), {"sessions": short})
+    long, groups = shared_out(connection, sessions)
+    stored = stored_events(connection, query("replay/events"), {"sessions": list(chain(*groups))})
     units: list[Unit] = []
     for one in load.find_numbers(connection, sessions):
         entry = new_entry(one, turns.pop(one.session_no, {}))

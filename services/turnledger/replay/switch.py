@@ -116,6 +116,7 @@ class Switch:
                     again = True
                 else:
                     passed = follower.pass_in(tail)
+                    follower.mark()
                     behind = self.connection.execute(query("verify/unflushed")).fetchone()
                     again = behind is not None and bool(behind[0]) and not must
                     if not again:
@@ -127,7 +128,7 @@ class Switch:
             if tail.events > TAIL_EVENTS:
                 follower.forget()
             else:
-                follower.committed()
+                follower.committed(marked=True)
             raise _Again
         return done
 

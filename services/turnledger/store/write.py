@@ -363,6 +363,11 @@ def _copy_statement(table: str, names: tuple[str, ...]) -> bytes:
     return statement.as_bytes(None)
 
 
+def day_table(day: date) -> str:
+    """The partition of ``ledger.events`` of a day, with its schema."""
+    return f"ledger.events_{day:%Y%m%d}"
+
+
 def _events(connection: Connection, shares: Sequence[Share], today: date) -> None:
     parts: list[bytes] = []
     for share in shares:
@@ -372,7 +377,7 @@ def _events(connection: Connection, shares: Sequence[Share], today: date) -> Non
             parts += share.rows
     if parts:
         # Straight into the day's partition: routing costs and gains nothing.
-        copy_bodies(connection, f"ledger.events_{today:%Y%m%d}", _EVENT_COLUMNS, parts)
+        copy_bodies(connection, day_table(today), _EVENT_COLUMNS, parts)
 
 
 def _stream_state(connection: Connection, touched: Sequence[StreamTouch], today: date) -> None:

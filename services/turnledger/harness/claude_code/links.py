@@ -5,12 +5,12 @@ The order of lines plays no part: links are looked up by uuid, so shuffled lines
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from turnledger.contract.times import instant
-from turnledger.harness.facts import count, identifier, joined, mapping, moment
+from turnledger.harness.chains import Chains
+from turnledger.harness.facts import count, identifier, joined, listed, mapping, moment
 
 SYNTHETIC = "<synthetic>"
 """The model of lines that the harness wrote itself: never a call."""
@@ -67,12 +67,9 @@ def is_typed(record: dict[str, Any]) -> bool:
         return False
     content = content_of(record)
     if type(content) is not str:
-        blocks = blocks_of(record)
-        if not blocks:
+        kinds = [block.get("type") for block in listed(content) if isinstance(block, dict)]
+        if not kinds or "tool_result" in kinds:
             return False
-        for block in blocks:
-            if block.get("type") == "tool_result":
-                return False
     return not _begins(content, PUT_IN)
 
 
@@ -95,31 +92,27 @@ def opens_turn(record: dict[str, Any]) -> str | None:
     return identifier(record.get("promptId")) or identifier(record.get("uuid"))
 
 
-class _Link(NamedTuple):
-    parent: str | None
-    turn: str | None
-    ending: str | None
-    """What the record says about how the turn went: ``completed`` for a model's answer, ``failed``, ``interrupted``."""
-    attempt: int | None
-    """Which attempt a ``system/api_error`` line says has failed."""
-    aside: bool
-    """A line that stands in the chain and is no step of the conversation."""
+COMPLETED, FAILED, INTERRUPTED = 1, 2, 3
+"""What a record says about how the turn went: a model's answer, its failure, the user's interrupt."""
+ENDING = 3
+"""The bits of a tag that say it."""
+ASIDE = 4
+"""The tag of a line that stands in the chain and is no step of the conversation."""
+STATUSES = {COMPLETED: "completed", FAILED: "failed", INTERRUPTED: "interrupted"}
 
 
 class Links:
     """The parent chains of one file."""
 
     def __init__(self, records: Iterable[dict[str, Any]]) -> None:
-        self._links: dict[str, _Link] = {}
+        self._chains = Chains()
         self._agents: dict[str, str] = {}
-        self._turns: dict[str, str | None] = {}
-        self._prompted: list[tuple[int, str]] = []
+        self._attempts: dict[int, int | None] = {}
+        """Which attempt an ``api_error`` line says has failed, by its number in the chains."""
         self.extend(records)
 
     def extend(self, records: Iterable[dict[str, Any]]) -> None:
         """Take in records; those that were taken in before may come again."""
-        prompts = self._prompted
-        self._turns = {uuid: turn for uuid, turn in self._turns.items() if turn is not None}
         for record in records:
             kind = record.get("type")
             if "agentId" in record or kind == "progress":
@@ -127,56 +120,52 @@ class Links:
             uuid = identifier(record.get("uuid"))
             if uuid is None:
                 continue
-            turn = opens_turn(record) if kind == "user" else None
-            parent = identifier(record.get("parentUuid")) or identifier(record.get("logicalParentUuid"))
-            failed = kind == "system" and record.get("subtype") == "api_error"
-            self._links[uuid] = _Link(
-                parent,
-                turn,
-                _ending(record) if kind in ("assistant", "user") else None,
-                count(record.get("retryAttempt")) if failed else None,
-                kind in ("progress", "attachment"),
-            )
-            if turn is not None and not is_sidechain(record):
-                at = moment(record.get("timestamp"))
-                if at is not None:
-                    prompts.append((instant(at) or 0, turn))
-        prompts.sort()
-        self._prompt_times = [at for at, _turn in prompts]
-        self._prompts = [turn for _at, turn in prompts]
+            turn, at, tag = None, None, 0
+            if kind == "assistant":
+                tag = FAILED if record.get("isApiErrorMessage") is True else COMPLETED
+            elif kind == "user":
+                turn = opens_turn(record)
+                if turn is None:
+                    tag = INTERRUPTED if is_interrupt(record) else 0
+                elif not is_sidechain(record):
+                    at = moment(record.get("timestamp"))
+            elif kind in ("progress", "attachment"):
+                tag = ASIDE
+            number = self._chains.add(uuid, _parent(record), turn=turn, at=at, tag=tag)
+            if kind == "system" and record.get("subtype") == "api_error":
+                self._attempts[number] = count(record.get("retryAttempt"))
+            elif number in self._attempts:
+                del self._attempts[number]
 
     def turn_of(self, record: dict[str, Any]) -> str | None:
         """The turn of a main or side chain record; None where neither its links nor its time lead to a prompt of this file."""
-        own = opens_turn(record) if record.get("type") == "user" else None
-        if own is not None:
-            return own
-        if not is_sidechain(record):
-            prompt = identifier(record.get("promptId"))
-            if prompt is not None:
-                return prompt
-        parent = identifier(record.get("parentUuid")) or identifier(record.get("logicalParentUuid"))
-        turn = self._chain(parent) if parent is not None else None
-        if turn is None and not is_sidechain(record):
-            turn = self._nearest(moment(record.get("timestamp")))
+        sidechain = is_sidechain(record)
+        turn = identifier(record["promptId"]) if "promptId" in record and not sidechain else None
+        if turn is None and record.get("type") == "user":
+            turn = opens_turn(record)
+        if turn is not None:
+            return turn
+        parent = _parent(record)
+        turn = self._chains.linked(parent) if parent is not None else None
+        if turn is None and not sidechain:
+            turn = self._chains.nearest(moment(record.get("timestamp")))
         return turn
 
     def status_of(self, record: dict[str, Any]) -> str:
         """How the turn went that this record ends, by the nearest answer, failure or interrupt up its chain."""
-        for link in self._above(record):
-            if link.ending is not None:
-                return link.ending
-            if link.turn is not None:
-                break
+        for number in self._above(record):
+            ending = self._chains.tags[number] & ENDING
+            if ending:
+                return STATUSES[ending]
         return "completed"
 
     def attempts_before(self, record: dict[str, Any]) -> int | None:
         """How often the call of this assistant line had failed before, by the ``api_error`` lines directly above it."""
-        link = self._links.get(identifier(record.get("parentUuid")) or "")
-        if link is not None and not link.aside:  # as it is but where something stands between
-            return link.attempt
-        for link in self._above(record):
-            if not link.aside:
-                return link.attempt
+        if not self._attempts:
+            return None
+        for number in self._above(record):
+            if self._chains.tags[number] != ASIDE:
+                return self._attempts.get(number)
         return None
 
     def first_seen(self, agent: str) -> str | None:
@@ -191,45 +180,10 @@ class Links:
                 self._agents.get(agent, at), at, key=lambda each: (instant(each) or 0, each)
             )
 
-    def _above(self, record: dict[str, Any]) -> Iterator[_Link]:
-        uuid = identifier(record.get("parentUuid"))
-        seen: set[str] = set()
-        while uuid is not None and uuid in self._links and uuid not in seen:
-            seen.add(uuid)
-            yield self._links[uuid]
-            uuid = self._links[uuid].parent
-
-    def _chain(self, uuid: str) -> str | None:
-        walked: list[str] = []
-        turn: str | None = None
-        seen: set[str] = set()
-        at: str | None = uuid
-        while at is not None and at not in seen:
-            if at in self._turns:
-                turn = self._turns[at]
-                break
-            link = self._links.get(at)
-            if link is None:
-                break
-            if link.turn is not None:
-                turn = link.turn
-                break
-            seen.add(at)
-            walked.append(at)
-            at = link.parent
-        for each in walked:
-            self._turns[each] = turn
-        return turn
-
-    def _nearest(self, at: str | None) -> str | None:
-        when = instant(at) if at is not None else None
-        if when is None:
-            return None
-        place = bisect_right(self._prompt_times, when)
-        return self._prompts[place - 1] if place else None
+    def _above(self, record: dict[str, Any]) -> Iterator[int]:
+        parent = identifier(record.get("parentUuid"))
+        return self._chains.above(parent) if parent is not None else iter(())
 
 
-def _ending(record: dict[str, Any]) -> str | None:
-    if record.get("type") == "assistant":
-        return "failed" if record.get("isApiErrorMessage") is True else "completed"
-    return "interrupted" if is_interrupt(record) else None
+def _parent(record: dict[str, Any]) -> str | None:
+    return identifier(record.get("parentUuid")) or identifier(record.get("logicalParentUuid"))

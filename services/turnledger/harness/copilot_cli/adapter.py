@@ -107,6 +107,7 @@ class _File:
         self._session: str | None = None
         self._model: str | None = None
         self._per_call: set[str] = set()
+        unsaid = Notes()
         for record in source.records():
             value, data = record.value, mapping(record.value.get("data"))
             key = identifier(value.get("id"))
@@ -114,7 +115,7 @@ class _File:
                 self._session = identifier(data.get("sessionId"), SESSION_LIMIT)
             if key is not None:
                 opened = self._opens(value, data, key)
-                at = moment_of(value.get("timestamp"), Notes())
+                at = moment_of(value.get("timestamp"), unsaid) if opened is not None else None
                 self._chains.add(key, identifier(value.get("parentId")), turn=opened, at=at)
 
     @staticmethod

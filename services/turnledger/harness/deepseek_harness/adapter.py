@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from turnledger.fold.seen import StreamSeen
 from turnledger.harness import saying
 from turnledger.harness.facts import (
     GREATEST,
@@ -27,6 +28,7 @@ from turnledger.harness.facts import (
     whole,
 )
 from turnledger.harness.format import Format
+from turnledger.harness.keys import Keys
 from turnledger.harness.sources import Source
 from turnledger.harness.telling import EVENTS_A_RECORD, Numbered
 
@@ -107,8 +109,10 @@ class _Log:
         self._provider: str | None = None
         self._model: str | None = None
         self._turn: str | None = None
-        self._seen: set[int] = set()
-        self._attempts: Counter[tuple[str | None, int | None]] = Counter()
+        self._seen = StreamSeen()
+        self._steps = Keys()
+        self._attempts = array("Q", [0])
+        """By a step's number."""
         self._streamed: dict[tuple[str | None, int | None], Mapping[str, Any]] = {}
         if version > NEWEST:
             notes.traits["newer_format_version"] += 1
@@ -147,10 +151,9 @@ class _Log:
         if number <= self._seed_end:
             self._notes.traits["copied_history"] += 1
             return
-        if number in self._seen:
+        if not self._seen.add(number):
             self._notes.traits["number_used_twice"] += 1
             return
-        self._seen.add(number)
         self._told.at(number + 1)
         at = moment_of(record.get("time"), self._notes)
         yield from self._tell(kind, data, record, at)
@@ -207,17 +210,29 @@ class _Log:
         return self._of(data), count(data.get("step"))
 
     def _call_id(self, place: tuple[str | None, int | None]) -> str | None:
-        return identified(place[0] or "turn", place[1] if place[1] is not None else 0, self._attempts[place])
+        return self._attempt_id(place, self._attempts[self._step(place)])
+
+    @staticmethod
+    def _attempt_id(place: tuple[str | None, int | None], attempt: int) -> str | None:
+        return identified(place[0] or "turn", place[1] if place[1] is not None else 0, attempt)
+
+    def _step(self, place: tuple[str | None, int | None]) -> int:
+        """The number of a step among those that were spoken of."""
+        number = self._steps.add(f"{place[0]} {place[1]}")
+        if number == len(self._attempts):
+            self._attempts.append(0)
+        return number
 
     def _attempt(self, kind: str, data: Mapping[str, Any], at: str | None) -> Iterator[Envelope]:
         """One request to the model that was settled: with a message, or without."""
         told, place = self._told, self._place(data)
-        self._attempts[place] += 1
+        self._attempts[self._step(place)] += 1
         call, turn = self._call_id(place), place[0]
         message = mapping(data.get("message"))
         source = mapping(message.get("source")) or mapping(data.get("provenance"))
         given = data.get("usage") if isinstance(data.get("usage"), dict) else _in_stream(data.get("stream"))
-        usage = usage_of(given if given is not None else self._streamed.pop(place, None))
+        streamed = self._streamed.pop(place, None)
+        usage = usage_of(given if given is not None else streamed)
         facts = known(
             {
                 "provider": identifier(source.get("provider"), 128) or self._provider,
@@ -256,8 +271,7 @@ class _Log:
             }
         )
         # The attempt that follows is the call that was tried before.
-        step = place[1] if place[1] is not None else 0
-        call = identified(place[0] or "turn", step, self._attempts[place] + 1)
+        call = self._attempt_id(place, self._attempts[self._step(place)] + 1)
         yield self._told.event("model_call.retried", payload, at=at, call=call, turn=place[0])
 
     def _tool(self, kind: str, data: Mapping[str, Any], at: str | None) -> Envelope:

@@ -66,10 +66,11 @@ def counters(value: Any) -> dict[str, int] | None:
 def events(records: Callable[[], Iterator[dict[str, Any]]], told: Told, notes: Notes) -> Iterator[Envelope]:
     """The events of one conversation, or of a part of it. ``records`` gives them anew at each call."""
     chains = Chains()
+    unsaid = Notes()
     for record in records():
         key = identifier(record.get("id"))
         if key is not None and _is_prompt(record):
-            chains.add(key, None, turn=key, at=moment_of(record.get("timestamp"), Notes()))
+            chains.add(key, None, turn=key, at=moment_of(record.get("timestamp"), unsaid))
     yield from told.declared()
     for record in records():
         key, kind = identifier(record.get("id")), text(record.get("kind")) or "?"
@@ -77,7 +78,7 @@ def events(records: Callable[[], Iterator[dict[str, Any]]], told: Told, notes: N
             notes.traits["record_without_id"] += 1
             continue
         at = moment_of(record.get("timestamp"), notes)
-        turn = key if key in chains else chains.nearest(at)
+        turn = chains.turn_of(key, at)
         yield from _event(told, notes, record, kind, key, at, turn)
 
 

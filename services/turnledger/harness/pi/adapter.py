@@ -87,6 +87,7 @@ class _File:
         self._chains = Chains()
         self._header: Mapping[str, Any] = {}
         previous: str | None = None
+        unsaid = Notes()
         for record in source.records():
             if record.value.get("type") == "session" and not self._header:
                 self._header = record.value
@@ -94,8 +95,10 @@ class _File:
             key = self._key(record)
             # Entries of the first version have no ids: each follows the one before it.
             parent = identifier(record.value.get("parentId")) if "id" in record.value else previous
-            at = _time(record.value, Notes())
-            self._chains.add(key, parent, turn=key if _role(record.value) == "user" else None, at=at)
+            if _role(record.value) == "user":
+                self._chains.add(key, parent, turn=key, at=_time(record.value, unsaid))
+            else:
+                self._chains.add(key, parent)
             previous = key
         began = moment_of(self._header.get("timestamp"), Notes())
         self._began = instant(began) if began is not None else None

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from turnledger.harness import saying
 from turnledger.harness.chains import Chains
@@ -25,6 +28,7 @@ from turnledger.harness.facts import (
     whole,
 )
 from turnledger.harness.format import Format
+from turnledger.harness.keys import Keys, Texts
 from turnledger.harness.sources import Source
 from turnledger.harness.telling import ANSWERED, ENDED, STARTED, Told
 
@@ -80,30 +84,48 @@ class _File:
         self._source = source
         self._notes = notes
         self._chains = Chains()
-        self._responses: dict[str, Mapping[str, Any]] = {}
-        self._answered: set[str] = set()
         self._tellers: dict[str, Told] = {}
+        self._responses = Keys()
+        """The ids of telemetry lines and of what messages follow."""
+        self._facts, self._answered = array("I", [0]), bytearray(1)
+        """By their numbers: what a telemetry line says of its response, and whether a message follows."""
+        self._said = Texts()
+        unsaid = Notes()
         for record in source.records():
-            self._meet(record.value)
+            self._meet(record.value, unsaid)
 
-    def _meet(self, record: Mapping[str, Any]) -> None:
+    def _meet(self, record: Mapping[str, Any], unsaid: Notes) -> None:
         key = identifier(record.get("uuid"))
         if key is None:
             return
         parent = identifier(record.get("parentUuid"))
-        at = moment_of(record.get("timestamp"), Notes())
-        self._chains.add(key, parent, turn=key if _is_prompt(record) else None, at=at)
+        if _is_prompt(record):
+            self._chains.add(key, parent, turn=key, at=moment_of(record.get("timestamp"), unsaid))
+        else:
+            self._chains.add(key, parent)
         event = _telemetry(record)
         if event.get("event.name") == RESPONSE:
-            self._responses[key] = event
+            facts = (
+                identifier(event.get("response_id")),
+                count(event.get("status_code")),
+                whole(event.get("duration_ms")),
+            )
+            self._facts[self._response(key)] = self._said.add(orjson.dumps(facts).decode())
         if record.get("type") == "assistant" and parent is not None:
-            self._answered.add(parent)
+            self._answered[self._response(parent)] = 1
+
+    def _response(self, key: str) -> int:
+        number = self._responses.add(key)
+        if number == len(self._facts):
+            self._facts.append(0)
+            self._answered.append(0)
+        return number
 
     def events(self) -> Iterator[Envelope]:
         """Everything that the file tells."""
         for record in self._source.records():
             yield from self._record(record.value)
-        silent = len(self._responses.keys() - self._answered)
+        silent = sum(1 for said, met in zip(self._facts, self._answered, strict=True) if said and not met)
         if silent:
             self._notes.traits["telemetry_without_message"] += silent
 
@@ -161,7 +183,7 @@ class _File:
         self, told: Told, record: dict[str, Any], key: str, at: str | None, turn: str | None
     ) -> Iterator[Envelope]:
         parts = objects(mapping(record.get("message")).get("parts"))
-        response = self._responses.get(identifier(record.get("parentUuid")) or "")
+        facts = self._facts[self._responses.get(identifier(record.get("parentUuid")) or "")]
         usage, convention, source = usage_of(record.get("usageMetadata"))
         call = known(
             {
@@ -173,14 +195,15 @@ class _File:
             }
         )
         yield told.event("model_call.completed", call, key=key, at=at, call=key, turn=turn)
-        if response is not None:
+        if facts:
+            message, status, latency = orjson.loads(self._said[facts])
             # The telemetry line says the usage again, which is left out, and what the message's own line lacks.
             seen = known(
                 {
                     "model": identifier(record.get("model"), 256),
-                    "message_id": identifier(response.get("response_id")),
-                    "status_code": count(response.get("status_code")),
-                    "latency_ms": whole(response.get("duration_ms")),
+                    "message_id": message,
+                    "status_code": status,
+                    "latency_ms": latency,
                     "token_convention": convention,
                 }
             )

@@ -76,10 +76,10 @@ def text(value: Any) -> str | None:
 
 def identifier(value: Any, limit: int = ID_LIMIT) -> str | None:
     """A text that fits a correlation field; a longer one is no identifier of any known format."""
+    if type(value) is str and value.isascii() and "\x00" not in value:  # as all but a few are
+        return value if 0 < len(value) <= limit else None
     if not isinstance(value, str) or not value:
         return None
-    if value.isascii() and "\x00" not in value:  # as all but a few are
-        return value if len(value) <= limit else None
     name = clean(value)
     return name if len(name.encode()) <= limit else None
 
@@ -111,6 +111,8 @@ def moment_of(value: Any, notes: Notes) -> str | None:
     Zero and negative counts are placeholders: no time.
     """
     if isinstance(value, str):
+        if PLAIN_TIME(value) is not None:
+            return value
         if ZONELESS.fullmatch(value):
             value = value.replace(" ", "T") + "Z"
             if instant(value) is None:

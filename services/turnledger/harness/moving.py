@@ -115,6 +115,8 @@ def with_bodies(events: Iterator[Envelope], redactor: Redactor) -> Iterator[Enve
 
 def _cut_before(payload: Mapping[str, Any]) -> list[Moved]:
     """The texts that were cut, each once."""
+    if "truncated" not in payload:  # as nearly all payloads
+        return []
     found: dict[str, Moved] = {}
     for name, value in payload.items():
         if isinstance(value, Cut):

@@ -61,24 +61,29 @@ class Told:
         provenance: str | None = None,
     ) -> Envelope:
         """One event. ``key`` names what it tells within the session; the hash of what it tells stands behind it."""
-        event = known(
-            {
-                "session_id": self._session,
-                "producer": self._producer,
-                "epoch": self._version,
-                "kind": "import",
-                "stream": stream,
-                "type": kind,
-                "occurred_at": at,
-                "turn_id": turn,
-                "model_call_id": call,
-                "tool_call_id": tool,
-                "trace_id": trace,
-                "parent_session_id": parent,
-                "provenance": provenance,
-                "payload": payload,
-            }
-        )
+        event: Envelope = {
+            "session_id": self._session,
+            "producer": self._producer,
+            "epoch": self._version,
+            "kind": "import",
+            "stream": stream,
+            "type": kind,
+        }
+        if at is not None:
+            event["occurred_at"] = at
+        if turn is not None:
+            event["turn_id"] = turn
+        if call is not None:
+            event["model_call_id"] = call
+        if tool is not None:
+            event["tool_call_id"] = tool
+        if trace is not None:
+            event["trace_id"] = trace
+        if parent is not None:
+            event["parent_session_id"] = parent
+        if provenance is not None:
+            event["provenance"] = provenance
+        event["payload"] = payload
         base = f"{rank}{cut(key, KEY_BYTES)[0]}"
         event["receipt_key"] = f"{base}:{digest([key, event])}"
         return event

@@ -29,6 +29,7 @@ from turnledger.harness.facts import (
     known,
     mapping,
     moment,
+    objects,
     put_text,
     put_value,
     text,
@@ -244,7 +245,9 @@ class _Line:
             told.append(
                 self._event(cut(f"claude_code.{self._kind}", TYPE_BYTES)[0], payload, turn=self._turn)
             )
-        return [*self._declare(), *told] if told else told
+        if told and self._file.first(self._session, self._stream):
+            return [*self._declare(), *told]
+        return told
 
     def _tell(self, told: list[Envelope]) -> None:
         if self._kind == "assistant":
@@ -259,11 +262,10 @@ class _Line:
             self._file.notes.untold[self._kind] += 1
 
     def _declare(self) -> Iterator[Envelope]:
-        if self._file.first(self._session, self._stream):
-            yield self._seal(
-                {"stream": self._stream, "type": "stream.declared", "payload": {"density": "unknown"}},
-                "stream",
-            )
+        """What is said before the first event of a stream."""
+        yield self._seal(
+            {"stream": self._stream, "type": "stream.declared", "payload": {"density": "unknown"}}, "stream"
+        )
         agent, tool = self._agent, self._file.tool_of_agent
         if agent is not None and tool is not None:
             yield from self._agent_started(agent, tool, self._file.links.first_seen(agent))
@@ -352,8 +354,9 @@ class _Line:
         else:
             fields.update(counter_kind="snapshot", final=False)
             yield self._event("usage.reported", fields, call=call, turn=self._turn)
-        yield from self._advisors(message, call)
-        for block in reading.blocks_of({"message": message}):
+        if "iterations" in mapping(message.get("usage")):
+            yield from self._advisors(message, call)
+        for block in objects(message.get("content")):
             if block.get("type") in ("tool_use", "server_tool_use", "mcp_tool_use"):
                 yield self._requested(block, call)
 

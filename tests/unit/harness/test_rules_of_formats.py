@@ -169,6 +169,20 @@ def test_cline_a_request_that_was_announced_and_filled_in_is_one_call_and_one_af
 # --- retries and failures ---
 
 
+def test_deepseek_harness_usage_that_was_streamed_is_one_attempts() -> None:
+    place = {"turn": 1, "step": 1}
+    streamed = {"type": "usage", "usage": {"inputTokens": 100, "outputTokens": 20}}
+    settled = [{"usage": {"inputTokens": 100, "outputTokens": 20}}, {}]
+    told = [
+        ("assistant/chunk", {**place, "chunk": streamed}),
+        *(("assistant/message", {**place, **each, "message": {"content": []}}) for each in settled),
+    ]
+    records: list[dict[str, Any]] = [{"type": "session", "version": 3, "id": "d", "createdAt": 1772618400000}]
+    records += [{"type": kind, "seq": seq, "data": data} for seq, (kind, data) in enumerate(told)]
+    found = folded(("deepseek_harness/session.v3.jsonl", ndjson(records)))
+    assert [row["output_tokens"] for row in found["model_calls"]] == [20, None]
+
+
 def test_deepseek_harness_a_retried_attempt_is_billed_and_the_next_one_knows_it() -> None:
     name = "deepseek_harness/session.v3.jsonl"
     found = folded((name, goldens.content(name)))

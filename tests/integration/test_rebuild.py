@@ -32,8 +32,10 @@ from turnledger.replay.rebuild import OwnHands, Rebuilder, begin, go_back, open_
 from turnledger.replay.sample import audit
 from turnledger.replay.switch import Differs, Switch, Switched
 from turnledger.retention.vacuum import Order, Went, vacuum
+from turnledger.rollup import many
 from turnledger.rollup.many import Many
 from turnledger.rollup.prices import PriceBook
+from turnledger.rollup.rows import Torn
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
 from turnledger.store import outbox
@@ -543,6 +545,33 @@ def test_sessions_that_move_after_they_were_rolled_up_are_rolled_up_together(
         )  # fmt: skip
         rebuilder.settle(5)
         assert max(together) == 2
+        shows_the_same(lived, rebuilder)
+
+
+def test_of_sessions_that_are_rolled_up_together_one_that_is_written_meanwhile_holds_nobody_up(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.send([event for n in range(3) for event in turn(f"torn-{n}", 0, "t", call(f"torn{n}", 4))])
+    numbers = [row[0] for row in rows(lived.url, "select session_no from ledger.sessions where session_id like 'torn%%' order by 1")]  # fmt: skip
+    real, torn = many.set_rows, [numbers[1]]
+
+    def written_meanwhile(do: Any, number: int, *given: Any) -> Any:
+        outcome = real(do, number, *given)
+        if number in torn:
+            torn.remove(number)
+            raise Torn(number)
+        return outcome
+
+    with rebuilt(lived, connection) as rebuilder:
+        lived.send([event for n in range(3) for event in turn(f"torn-{n}", 3, "u", call(f"torn-u{n}", 5))])
+        monkeypatch.setattr(many, "set_rows", written_meanwhile)
+        rebuilder.follower.run()
+        pieces = Pieces(lived.url, rebuilder.rebuild, PriceBook())
+        pieces.roll_up()
+        left = "select distinct session_no from ledger.shadow_marks"
+        assert (torn, rows(lived.url, left)) == ([], [(numbers[1],)])
+        pieces.close()
+        rebuilder.settle(5)
         shows_the_same(lived, rebuilder)
 
 

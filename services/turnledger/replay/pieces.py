@@ -18,7 +18,7 @@ from turnledger.replay.shadow import fold_sessions
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.many import roll_up_many
 from turnledger.rollup.prices import PriceSource
-from turnledger.rollup.rows import Statements, Torn
+from turnledger.rollup.rows import Statements
 from turnledger.rollup.session import TRANSIENT
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import CANDIDATES, REFUSALS, Rollup, Tick
@@ -76,12 +76,12 @@ class ShadowRollup(Rollup):
             return Tick()
         try:
             found = roll_up_many(do, marked, self.price)
-        except (*TRANSIENT, *REFUSALS, Torn):
-            # One of them cannot be set, or somebody wrote in between: each by itself tells which.
+        except (*TRANSIENT, *REFUSALS):
+            # One of them cannot be set: each by itself tells which.
             return Tick()
         for number in found.left:
             self._one(do, number, True)
-        return Tick(found.done + len(found.left))
+        return Tick(found.done + len(found.left), len(found.torn))
 
     def _marked(self, do: Statements, count: int) -> list[int]:
         rows = do.rows(

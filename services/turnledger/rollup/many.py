@@ -15,7 +15,7 @@ from turnledger.fold.model import Row
 from turnledger.rollup.blocks import LONG
 from turnledger.rollup.claims import claims_of, number_identity
 from turnledger.rollup.prices import PriceSource
-from turnledger.rollup.rows import ALSO, READ, Loaded, Statements, load, rows_of
+from turnledger.rollup.rows import ALSO, READ, Loaded, Statements, Torn, load, rows_of
 from turnledger.rollup.session import set_rows
 from turnledger.store.write import copy
 
@@ -32,6 +32,8 @@ class Many:
     done: int = 0
     left: list[int] = field(default_factory=list)
     """They keep their marks: each is to be rolled up by itself."""
+    torn: list[int] = field(default_factory=list)
+    """Somebody wrote in between: they are marked anew."""
 
 
 class _Gathered(Statements):
@@ -47,6 +49,8 @@ class _Gathered(Statements):
         self._deletes: list[tuple[bytes, dict[str, object]]] = []
         self._rows: dict[str, list[bytes]] = defaultdict(list)
         self._names: dict[str, tuple[str, ...]] = {}
+        self._kept: dict[str, int] = {}
+        self._kept_deletes = 0
         texts = {name: do.text("projected", table, listed) for name, (table, listed) in READ.items()}
         texts |= {name: do.text(name) for name in ALSO}
         with do.connection.pipeline():
@@ -87,6 +91,17 @@ class _Gathered(Statements):
     def copy(self, table: str, names: tuple[str, ...], rows: Sequence[bytes]) -> None:
         self._names[table] = names
         self._rows[table] += rows
+
+    def keep(self) -> None:
+        """What was gathered until now is to be written."""
+        self._kept = {table: len(rows) for table, rows in self._rows.items()}
+        self._kept_deletes = len(self._deletes)
+
+    def forget(self) -> None:
+        """What was gathered since then is not."""
+        for table, rows in self._rows.items():
+            del rows[self._kept.get(table, 0) :]
+        del self._deletes[self._kept_deletes :]
 
     def write(self) -> None:
         """What was gathered: of each table what goes, then what comes."""
@@ -130,13 +145,21 @@ def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource) 
         done.left += [one.session_no for one in simple if one.session_no not in alone]
         simple = [one for one in simple if one.session_no in alone]
         gathered.read_records({one.session_no for one in simple if not one.before["turn_overlay"]})
+        rolled_up = []
         for one in simple:
-            set_rows(gathered, one.session_no, ANY, price)
+            try:
+                set_rows(gathered, one.session_no, ANY, price)
+            except Torn:
+                gathered.forget()
+                done.torn.append(one.session_no)
+            else:
+                gathered.keep()
+                rolled_up.append(one.session_no)
         gathered.write()
-        do.rolled_up([one.session_no for one in simple], 0.0)
-        if done.left:
-            do.run("mark", sessions=done.left)
-        done.done = len(simple)
+        do.rolled_up(rolled_up, 0.0)
+        if done.left or done.torn:
+            do.run("mark", sessions=[*done.left, *done.torn])
+        done.done = len(rolled_up)
     return done
 
 

@@ -378,7 +378,7 @@ def beside(
         found.events = fleet.sent - found.there
         if found.switched is not None:
             found.handed_ms = _handed(link, topic)
-            if max(found.held_ms, *found.handed_ms) > HELD_MS:
+            if max([found.held_ms, *found.handed_ms]) > HELD_MS:
                 found.faults.append(f"partitions stood still for more than {HELD_MS} ms")
         if any(one.poll() is not None for one in (old, sums, new)):
             found.faults.append("a worker ended")

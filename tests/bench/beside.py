@@ -1,14 +1,15 @@
-"""Live traffic beside a rebuild and a switch (``tests.bench.rebuild``): how long a turn takes to be visible without and with them, and whether
-every event is told once.
+"""Live traffic beside a rebuild and a switch (a part of ``tests.bench.rebuild``, or alone: ``python -m tests.bench.beside``): how long a turn takes to be
+visible without and with them, how long partitions stand still, and whether every event is told once.
 
 Fleet, broker, worker, rollup worker, database and readers share the cores of one machine, so their capacity is measured as they are: the fleet
 produces as fast as the worker takes, never more than ``AHEAD`` events before it. At a share of that rate sessions take turns. After a while of that alone
-`replay projections` fills the other generation, and `replay switch --group` shows it and hands all partitions to a worker that stands by. Three readers look
-all the time, each their own way.
+`replay projections` fills the other generation; once that is ready, `replay switch --group` shows it and hands all partitions to a worker that stands by. Three
+readers look all the time, each their own way.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import DefaultPartitioner
 
 from tests.bench.generate import Record, records
+from tests.bench.run import fill, fresh_database
+from tests.bench.stack import stack
 from tests.fault.test_rebuild_live import Readers, turn
+from turnledger.rollup.prices import PriceBook
+from turnledger.rollup.settings import RollupSettings
+from turnledger.rollup.worker import Rollup
+from turnledger.store.migrate import migrate
 
 COMMAND = [sys.executable, "-c", "from turnledger.cli import main; main()"]
 WARM_SECONDS = 5.0
@@ -52,7 +60,11 @@ TICK_SECONDS = 0.01
 """One batch a partition, as a fleet of many producers together."""
 LAG_SECONDS = 120.0
 LIMIT_SECONDS = 420.0
-"""Of a rebuild that follows what comes in more slowly than it comes."""
+"""Of each of the two commands: a rebuild may follow what comes in more slowly than it comes."""
+HELD_MS = 1000
+"""Partitions that stand still longer are a fault."""
+
+PLANTED = "update projection_b.turns set grade = %s where session_no = (select session_no from ledger.sessions where session_id = 'marked')"
 
 WARM, ALONE, REBUILT, SWITCHED = "warm", "alone", "beside the rebuild", "around the switch"
 
@@ -70,10 +82,13 @@ class Beside:
     """Events before the rebuild."""
     events: int = 0
     """Told while it went on."""
-    seconds: float = 0.0
-    """Of the rebuild, to its end."""
-    ready: bool = False
-    """It came to its end."""
+    ready: float | None = None
+    """Seconds until the rebuild could be switched to; None: it was given up."""
+    switched: float | None = None
+    """Seconds of the switch; None: there was none."""
+    differences: int = 0
+    uncompared: int = 0
+    tail_events: int = 0
     spread: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     """(turns, p50, p99) from the end of a turn being produced to the turn being visible, by what went on beside it."""
     held_ms: int = 0
@@ -95,19 +110,28 @@ class Beside:
             f"| {name} | {count:,} | {p50:.0f} | {p99:.0f} |"
             for name, (count, p50, p99) in self.spread.items()
         ]
-        return [
+        ready = "given up" if self.ready is None else f"ready after {self.ready:.0f} s"
+        lines = [
             f"Fleet, broker, one worker, one rollup worker, database and readers together carry {self.capacity:,.0f} events/s on this machine. At "
-            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes, {'ready' if self.ready else 'given up'} "
-            f"after {self.seconds:.0f} s, and the switch, while {self.events:,} more events came in.",
+            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes, {ready}, while {self.events:,} more "
+            "events came in.",
             "",
             "| a turn's end to its row | turns | p50 ms | p99 ms |",
             "|---|---|---|---|",
             *each,
             "",
-            f"p99 grew {self.growth:.2f} times. At the switch partitions stood still for {self.held_ms} ms; each was handed to the other group, without a "
-            f"rebalance, within {', '.join(f'{ms:.0f}' for ms in self.handed_ms)} ms (from last round to first round). Lag was 0 again "
-            f"{self.lag_seconds:.1f} s after the last event. Readers looked {self.looks:,} times. Faults: {'; '.join(self.faults) or 'none'}.",
         ]
+        if self.switched is not None:
+            lines.append(
+                f"The switch took {self.switched:.0f} s: {self.differences} sessions differ, {self.uncompared} moved in that very moment. Partitions stood "
+                f"still for {self.held_ms} ms, {self.tail_events} events were folded meanwhile; each was handed to the other group, without a rebalance, "
+                f"within {', '.join(f'{ms:.0f}' for ms in self.handed_ms)} ms (from last round to first round)."
+            )
+        lines.append(
+            f"p99 grew {self.growth:.2f} times. Lag was 0 again {self.lag_seconds:.1f} s after the last event. Readers looked {self.looks:,} times. "
+            f"Faults: {'; '.join(self.faults) or 'none'}."
+        )
+        return lines
 
 
 def endless() -> Iterator[Record]:
@@ -244,15 +268,18 @@ def _start(environment: dict[str, str], *arguments: str) -> tuple[subprocess.Pop
         ), log
 
 
-def _asked(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command, to its end or to the limit."""
-    command = [*COMMAND, *arguments]
+def _asked(
+    environment: dict[str, str], limit: float, *arguments: str
+) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """A command, to its end or to the limit, and its seconds."""
+    command, began = [*COMMAND, *arguments], time.perf_counter()
     try:
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"not done after {LIMIT_SECONDS:.0f} s")
+        done = subprocess.CompletedProcess(command, 1, "", f"not done after {limit:.0f} s")
+    return time.perf_counter() - began, done
 
 
 def _until(what: str, true: Any, seconds: float = 120.0) -> None:
@@ -273,7 +300,14 @@ async def _send(bootstrap: str, topic: str, sent: list[Any]) -> None:
 
 
 def beside(
-    bootstrap: str, topic: str, dsn: str, there: int, share: float, alone_seconds: float, workers: int
+    bootstrap: str,
+    topic: str,
+    dsn: str,
+    there: int,
+    share: float,
+    alone_seconds: float,
+    workers: int,
+    limit: float = LIMIT_SECONDS,
 ) -> Beside:
     """``share`` of what everything together carries is produced. ``there``: records of the topic that are applied already. ``dsn``: their database,
     whose other generation is empty.
@@ -316,29 +350,36 @@ def beside(
             fleet.phase = ALONE
             time.sleep(alone_seconds)
             fleet.phase = REBUILT
-            began, found.there = time.perf_counter(), fleet.sent
-            made = _asked(environment, "replay", "projections", "--workers", str(workers), "--json")
-            found.seconds = time.perf_counter() - began
-            found.ready = made.returncode == 0
+            found.there = fleet.sent
+            asked = partial(_asked, environment, limit)
+            seconds, made = asked("replay", "projections", "--workers", str(workers), "--json")
             fleet.phase = SWITCHED
-            if not found.ready:
+            if made.returncode:
                 found.faults.append(f"replay projections: {made.stdout} {made.stderr}")
-            # What nobody writes any more tells the two generations apart.
-            planted = "update projection_b.turns set grade = %s where session_no = (select session_no from ledger.sessions where session_id = 'marked')"
-            link.execute(planted, ("planted",))
-            done = _asked(environment, "replay", "switch", "--group", other, "--settle", "60", "--json")
+            else:
+                found.ready = seconds
+                # What nobody writes any more tells the two generations apart.
+                link.execute(PLANTED, ("planted",))
+                seconds, done = asked(
+                    "replay", "switch", "--workers", str(workers), "--group", other, "--json"
+                )
+                if done.returncode:
+                    found.faults.append(f"replay switch: {done.stdout} {done.stderr}")
+                else:
+                    found.switched, said = seconds, json.loads(done.stdout)
+                    found.differences, found.uncompared = said["differences"], said["uncompared"]
+                    found.tail_events, found.held_ms = said["tail_events"], said["held_ms"]
             time.sleep(AFTER_SECONDS)
         ended_at = time.perf_counter()
         readers.stop()
-        link.execute(planted, ("complete",))
+        link.execute(PLANTED, ("complete",))
         _until("a lag of 0", lambda: applied(link) >= fleet.sent, LAG_SECONDS)
         found.lag_seconds = time.perf_counter() - ended_at
         found.events = fleet.sent - found.there
-        if done.returncode:
-            found.faults.append(f"replay switch: {done.stdout} {done.stderr}")
-        else:
-            found.held_ms = json.loads(done.stdout)["held_ms"]
+        if found.switched is not None:
             found.handed_ms = _handed(link, topic)
+            if max([found.held_ms, *found.handed_ms]) > HELD_MS:
+                found.faults.append(f"partitions stood still for more than {HELD_MS} ms")
         if any(one.poll() is not None for one in (old, sums, new)):
             found.faults.append("a worker ended")
         for name in (ALONE, REBUILT, SWITCHED):
@@ -385,3 +426,32 @@ def _counted(link: psycopg.Connection[Any], fleet: Fleet, topic: str) -> list[st
     if row != (fleet.turns, fleet.turns):
         found.append(f"{fleet.turns} turns ended; told, different ones: {row}")
     return found
+
+
+def main() -> None:
+    """Fill, drain, sum, then measure. Exit status 1 where something was lost, told twice or refused."""
+    from tests.bench.rebuild import PARTITIONS, drain, say
+
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--events", type=int, default=300_000, help="that are there before")
+    arguments.add_argument("--share", type=float, default=0.5, help="of the capacity, produced beside it")
+    arguments.add_argument("--seconds", type=float, default=20, help="of live traffic without the rebuild")
+    arguments.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    arguments.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds of each command")
+    asked = arguments.parse_args()
+    topic = f"bench-beside-{time.time_ns()}"
+    with stack() as there:
+        bootstrap, dsn = there.kafka_bootstrap, fresh_database(there.database_url, "bench_beside")
+        migrate(dsn)
+        total = asyncio.run(fill(bootstrap, topic, PARTITIONS, records("backlog", asked.events)))
+        drain(bootstrap, topic, dsn, total, 1)
+        Rollup(RollupSettings(), dsn, PriceBook()).drain()
+        say(f"{total} records are applied and summed")
+        found = beside(bootstrap, topic, dsn, total, asked.share, asked.seconds, asked.workers, asked.limit)
+    say("\n".join(found.lines()))
+    if found.faults:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

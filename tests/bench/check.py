@@ -17,14 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.generate import Record
 from tests.bench.run import fill, fresh_database
+from tests.bench.stack import stack
 from tests.bench.verify import sessions, settle
-from turnledger.devstack import Stack
 from turnledger.store.migrate import migrate
 
 RESULTS = Path(__file__).parent / "results" / "check.md"
@@ -112,10 +111,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     topic, few = f"bench-check-{time.time_ns()}", asked.sessions // 10
-    with tempfile.TemporaryDirectory(prefix="turnledger-bench-") as folder, ExitStack() as at_end:
-        stack = Stack(Path(folder))
-        addresses = stack.up()
-        at_end.callback(stack.down, remove=True)
+    with stack() as addresses:
         dsn = fresh_database(addresses.database_url, "bench_check")
         migrate(dsn)
         rows: list[Measured] = []

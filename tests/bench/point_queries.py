@@ -12,7 +12,6 @@ import io
 import os
 import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from turnledger.devstack.postgres import Postgres
+from tests.bench.stack import database
 from turnledger.store.migrate import migrate
 
 HERE = Path(__file__).parent
@@ -83,16 +82,8 @@ def server(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url
         return
-    with tempfile.TemporaryDirectory(prefix="point-queries-") as folder:
-        os.chmod(folder, 0o755)
-        postgres = Postgres(Path(folder) / "postgres", {}, lambda: None, say)
-        postgres.folder.mkdir()
-        try:
-            postgres.start()
-            yield postgres.url
-        finally:
-            postgres.stop()
-            postgres.remove()
+    with database() as own:
+        yield own
 
 
 def fill(link: psycopg.Connection[Any], rows: int) -> None:

@@ -20,9 +20,8 @@ from typing import Any
 
 import orjson
 
-from tests.stack import servers
+from tests.bench.stack import stack
 from tests.stack.topics import Topic, create_topic
-from turnledger.devstack import choose
 from turnledger.harness import AsyncLedger, Ledger
 from turnledger.harness.kafka import Sink, producing, send
 from turnledger.harness.numbering import Numbering
@@ -168,46 +167,40 @@ def main() -> int:
     parser.add_argument("--result", type=Path)
     given = parser.parse_args()
     events = given.events
-    stack = servers.provide(choose())
     rows = []
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch)
+    with stack() as there, tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
 
-            def fresh() -> Topic:
-                return create_topic(stack.kafka_bootstrap, 1)
+        def fresh() -> Topic:
+            return create_topic(there.kafka_bootstrap, 1)
 
-            def sink() -> str:
-                topic = fresh()
-                return f"kafka://{topic.bootstrap}/{topic.name}"
+        def sink() -> str:
+            topic = fresh()
+            return f"kafka://{topic.bootstrap}/{topic.name}"
 
-            asyncio.run(through_aiokafka(1000, fresh()))  # the broker's own first steps
-            rows.append(asyncio.run(through_aiokafka(events, fresh())).row("plain aiokafka"))
-            rows.append(through_a_ledger(events, sink(), None).row("`Ledger` without a spool"))
-            rows.append(through_a_ledger(events, sink(), folder / "kafka").row("`Ledger`, spool, Kafka"))
-            rows.append(
-                asyncio.run(through_an_async_ledger(events, sink(), folder / "async")).row(
-                    "`AsyncLedger`, spool, Kafka"
-                )
+        asyncio.run(through_aiokafka(1000, fresh()))  # the broker's own first steps
+        rows.append(asyncio.run(through_aiokafka(events, fresh())).row("plain aiokafka"))
+        rows.append(through_a_ledger(events, sink(), None).row("`Ledger` without a spool"))
+        rows.append(through_a_ledger(events, sink(), folder / "kafka").row("`Ledger`, spool, Kafka"))
+        rows.append(
+            asyncio.run(through_an_async_ledger(events, sink(), folder / "async")).row(
+                "`AsyncLedger`, spool, Kafka"
             )
-            rows.append(
-                through_a_ledger(events, f"file:{folder}/events", folder / "file").row(
-                    "`Ledger`, spool, file"
-                )
+        )
+        rows.append(
+            through_a_ledger(events, f"file:{folder}/events", folder / "file").row("`Ledger`, spool, file")
+        )
+        for name, bodies in (("its size and hash leave", False), ("all of it leaves", True)):
+            long = through_a_ledger(
+                max(events // LONG_SHARE, 10),
+                sink(),
+                folder / f"long-{bodies}",
+                payload=LONG_PAYLOAD,
+                bodies=bodies,
             )
-            for name, bodies in (("its size and hash leave", False), ("all of it leaves", True)):
-                long = through_a_ledger(
-                    max(events // LONG_SHARE, 10),
-                    sink(),
-                    folder / f"long-{bodies}",
-                    payload=LONG_PAYLOAD,
-                    bodies=bodies,
-                )
-                rows.append(long.row(f"`Ledger`, spool, Kafka, a text of 200 KB in each: {name}"))
-            away = through_a_ledger(events, "kafka://127.0.0.1:9", folder / "away", flush=False)
-            rows.append(away.row("`Ledger`, spool, the broker away (into the spool alone)"))
-    finally:
-        stack.close()
+            rows.append(long.row(f"`Ledger`, spool, Kafka, a text of 200 KB in each: {name}"))
+        away = through_a_ledger(events, "kafka://127.0.0.1:9", folder / "away", flush=False)
+        rows.append(away.row("`Ledger`, spool, the broker away (into the spool alone)"))
     numbering = Numbering("s")
     _, (record,) = numbering.event(KIND, PAYLOAD, ABOUT)
     making = alone(events // 4, lambda n: numbering.records(n, KIND, PAYLOAD, ABOUT))

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -33,8 +33,8 @@ import psycopg
 from tests.bench.beside import Beside, beside
 from tests.bench.generate import Record, records
 from tests.bench.run import fill, fresh_database
+from tests.bench.stack import stack
 from tests.bench.verify import long_session
-from turnledger.devstack import Stack
 from turnledger.replay.compare import diff, in_doubt
 from turnledger.replay.drop import drop
 from turnledger.replay.hands import Processes
@@ -304,10 +304,7 @@ def main() -> None:
     rows: list[Measured] = []
     long: list[Measured] = []
     live = None
-    with tempfile.TemporaryDirectory(prefix="turnledger-bench-") as folder, ExitStack() as at_end:
-        stack = Stack(Path(folder))
-        addresses = stack.up()
-        at_end.callback(stack.down, remove=True)
+    with stack() as addresses:
         found, topic, dsn = measure(
             addresses, "backlog", records("backlog", asked.events), asked, asked.workers
         )

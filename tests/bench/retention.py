@@ -21,13 +21,13 @@ from pathlib import Path
 from tests.bench.generate import EVENTS_A_TURN, Record, records
 from tests.bench.rebuild import COMMAND, drain
 from tests.bench.run import fill
+from tests.bench.stack import stack
 from tests.integration.letting_go import PRICE, moved_back, rolled_up
-from tests.stack import databases, servers
+from tests.stack import databases
 from turnledger.archive.place import place
 from turnledger.archive.read import find
 from turnledger.archive.write import closed_days, plans, write
 from turnledger.contract.redact import Redactor
-from turnledger.devstack import choose
 from turnledger.doctor.verify import verify
 from turnledger.replay.archive import ArchiveDecider, replay
 from turnledger.retention.rules import Rules
@@ -92,19 +92,18 @@ def main() -> None:
     raws += ends
     count = len(raws)
     table = Table()
-    stack = servers.provide(choose())
-    try:
-        template = databases.migrated_template(stack.database_url)
-        first, second, third = (databases.create(stack.database_url, template=template) for _ in range(3))
+    with stack() as there:
+        template = databases.migrated_template(there.database_url)
+        first, second, third = (databases.create(there.database_url, template=template) for _ in range(3))
         topic = f"bench-retention-{time.time_ns()}"
         load = (
             Record(b"acme/" + raw.split(b'"session_id":"', 1)[1].split(b'"', 1)[0], raw, None) for raw in raws
         )
-        asyncio.run(fill(stack.kafka_bootstrap, topic, 4, load))
+        asyncio.run(fill(there.kafka_bootstrap, topic, 4, load))
         table.add(
-            "live: one worker drains a topic", count, drain(stack.kafka_bootstrap, topic, first, count, 1)[0]
+            "live: one worker drains a topic", count, drain(there.kafka_bootstrap, topic, first, count, 1)[0]
         )
-        read = partial(from_topic, stack.kafka_bootstrap, topic)
+        read = partial(from_topic, there.kafka_bootstrap, topic)
         starts = read(first, "now")
         table.add("`replay topics` into an empty ledger", count, read(second) - starts)
         table.add("`replay topics` where all is known", count, read(first) - starts)
@@ -133,8 +132,6 @@ def main() -> None:
         assert verify(first, PRICE, settle_seconds=10).holds
         plain = sum(map(len, raws))
         size = archived.manifest.size
-    finally:
-        stack.close()
     asked.out.write_text(
         f"# Retention, archive and reading again, {time.strftime('%Y-%m-%d')}\n\n"
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; `python -m tests.bench.retention --sessions {asked.sessions}`. "

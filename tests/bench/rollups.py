@@ -13,7 +13,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,8 +21,8 @@ from typing import Any
 
 import psycopg
 
+from tests.bench.stack import database
 from tests.integration.projected import SLOT, call, lengthen, lines, plain, project, started
-from turnledger.devstack.postgres import Postgres
 from turnledger.pricing import Prices, Published, packaged
 from turnledger.rollup.rows import Statements
 from turnledger.rollup.session import roll_up_session
@@ -271,21 +270,14 @@ def main() -> None:
     parser.add_argument("--workers", default="1,4")
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="turnledger-bench-") as folder:
-        server = Postgres(Path(folder) / "postgres", {}, lambda: None, say)
-        server.folder.mkdir()
-        try:
-            server.start()
-            migrate(server.url)
-            report = measure(
-                server.url,
-                asked.sessions,
-                [int(events) for events in asked.events.split(",")],
-                [int(count) for count in asked.workers.split(",")],
-            )
-        finally:
-            server.stop()
-            server.remove()
+    with database() as url:
+        migrate(url)
+        report = measure(
+            url,
+            asked.sessions,
+            [int(events) for events in asked.events.split(",")],
+            [int(count) for count in asked.workers.split(",")],
+        )
     report["at"] = time.strftime("%Y-%m-%d")
     report["machine"] = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     asked.out.parent.mkdir(parents=True, exist_ok=True)

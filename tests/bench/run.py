@@ -32,7 +32,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.bench import rollups
 from tests.bench.generate import Record, records
-from turnledger.devstack import Stack
+from tests.bench.stack import stack
 from turnledger.store.migrate import migrate
 
 HERE = Path(__file__).parent
@@ -500,33 +500,28 @@ def main() -> None:
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, loopback broker and database, 735–960-byte events, lz4",
         "shapes": {},
     }
-    with tempfile.TemporaryDirectory(prefix="turnledger-bench-") as folder:
-        stack = Stack(Path(folder))
-        say("starting a stack of its own")
-        addresses = stack.up()
-        try:
-            rate = 20_000.0
-            if "shapes" in only:
-                for shape in args.shapes.split(","):
-                    report["shapes"][shape] = compare(
-                        addresses, shape, args.events, args.repeats, not args.no_stock
-                    )
-                    rate = report["shapes"][shape]["c_events_per_second"] if shape == "backlog" else rate
-            if "latency" in only:
-                dsn = fresh_database(addresses.database_url, "bench_latency")
-                migrate(dsn)
-                report["latency"] = asyncio.run(
-                    latency(addresses.kafka_bootstrap, "bench.latency", dsn, rate / 2, 15)
+    say("starting a stack of its own")
+    with stack() as addresses:
+        rate = 20_000.0
+        if "shapes" in only:
+            for shape in args.shapes.split(","):
+                report["shapes"][shape] = compare(
+                    addresses, shape, args.events, args.repeats, not args.no_stock
                 )
-                say(f"latency: {report['latency']}")
-            if "growth" in only:
-                report["growth"] = growth(addresses, args.stored)
-            if "rollups" in only:
-                dsn = fresh_database(addresses.database_url, "bench_rollups")
-                migrate(dsn)
-                report["rollups"] = rollups.measure(dsn, 10_000, (20_000, 200_000), (1, 4))
-        finally:
-            stack.down(remove=True)
+                rate = report["shapes"][shape]["c_events_per_second"] if shape == "backlog" else rate
+        if "latency" in only:
+            dsn = fresh_database(addresses.database_url, "bench_latency")
+            migrate(dsn)
+            report["latency"] = asyncio.run(
+                latency(addresses.kafka_bootstrap, "bench.latency", dsn, rate / 2, 15)
+            )
+            say(f"latency: {report['latency']}")
+        if "growth" in only:
+            report["growth"] = growth(addresses, args.stored)
+        if "rollups" in only:
+            dsn = fresh_database(addresses.database_url, "bench_rollups")
+            migrate(dsn)
+            report["rollups"] = rollups.measure(dsn, 10_000, (20_000, 200_000), (1, 4))
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(table(report) + "\n")

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,7 @@ import psycopg
 
 from tests.bench.generate import EVENTS_A_TURN, Record, records
 from tests.bench.run import fill, fresh_database
-from turnledger.devstack import Stack
+from tests.bench.stack import stack
 from turnledger.store.migrate import migrate
 
 RESULTS = Path(__file__).parent / "results" / "verify.md"
@@ -171,10 +170,7 @@ def main() -> None:
     )
     asked = arguments.parse_args()
     topic = f"bench-verify-{time.time_ns()}"
-    with tempfile.TemporaryDirectory(prefix="turnledger-bench-") as folder, ExitStack() as at_end:
-        stack = Stack(Path(folder))
-        addresses = stack.up()
-        at_end.callback(stack.down, remove=True)
+    with stack() as addresses:
         bootstrap = addresses.kafka_bootstrap
         dsn = fresh_database(addresses.database_url, "bench_verify")
         migrate(dsn)

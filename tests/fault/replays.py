@@ -37,6 +37,7 @@ import turnledger.archive.place
 import turnledger.archive.write
 import turnledger.replay.archive
 import turnledger.replay.hands
+import turnledger.replay.pieces
 import turnledger.replay.rebuild
 import turnledger.replay.topics
 from tests.integration.ingesting import event, one, rows
@@ -52,6 +53,7 @@ from turnledger.archive.place import place
 from turnledger.archive.read import find
 from turnledger.cli import build, main
 from turnledger.devstack import choose
+from turnledger.replay.rebuild import Rebuilder
 from turnledger.store import outbox
 from turnledger.store.connect import connect
 
@@ -71,6 +73,8 @@ class Death:
     when: str = "before"
     soon: float = 0.001
     """Seconds into a step that is under way."""
+    place: str = ""
+    """Of ``PLACES``: it dies there, whichever step that is."""
 
 
 OTHERS = Death()
@@ -147,6 +151,7 @@ def in_small_pieces() -> None:
     turnledger.replay.rebuild.FOLLOWED_SESSIONS = 3
     turnledger.replay.rebuild.FOLLOWED_EVENTS = 30
     turnledger.replay.rebuild.LOOKED_AT = 4
+    turnledger.replay.pieces.RESTS_SECONDS = 0.0
     turnledger.archive.write.PART_BYTES = 12_000
 
 
@@ -182,9 +187,49 @@ def live(life: Life) -> None:
     for given, number in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(given, number)
     armed_hands(life)
+    if life.death.place:
+        PLACES[life.death.place]()
     steps = Steps(life.death)
     steps.arm()
     be(life.arguments, steps, life.steps("main"))
+
+
+def doubts_are_forgotten() -> None:
+    """And nothing is planned in their place."""
+    plan = turnledger.replay.rebuild.plan
+
+    def planned(*given: Any, kind: str, **more: Any) -> None:
+        if kind == "compare":
+            die()
+        plan(*given, kind=kind, **more)
+
+    turnledger.replay.rebuild.plan = planned
+
+
+def before(name: str, phase: str) -> Callable[[], None]:
+    """A method of those who rebuild, in that phase."""
+
+    def arm() -> None:
+        real = getattr(Rebuilder, name)
+
+        def dies(rebuilder: Rebuilder, *given: Any, **more: Any) -> Any:
+            if rebuilder.rebuild.phase == phase:
+                die()
+            return real(rebuilder, *given, **more)
+
+        setattr(Rebuilder, name, dies)
+
+    return arm
+
+
+PLACES: dict[str, Callable[[], None]] = {
+    "doubts are forgotten": doubts_are_forgotten,
+    "a comparison is planned": before("_work", "comparing"),
+    "nobody was looked at again": before("look_again", "comparing"),
+    "a switch has not followed": before("catch_up", "ready"),
+    "a switch has not looked again": before("look_again", "ready"),
+}
+"""Places between two steps of a rebuild and a switch that chance would seldom meet."""
 
 
 def be(arguments: Sequence[str], steps: Steps, told: Path) -> None:
@@ -516,8 +561,13 @@ KINDS = (
     Kind("archive", ("dated",), ("archive", "{archive}")),
     Kind("replay archive", ("archived",), ("replay", "archive", "{archive}")),
     Kind("replay projections", ("lived", "begun"), ("replay", "projections", "--workers", "2", "--settle", "1"), hands=True, slots=True),
-    Kind("replay switch", ("built",), ("replay", "switch", "--accept", "planted", "--settle", "1"), slots=True, once=True),
-    Kind("replay switch --back", ("switched",), ("replay", "switch", "--back", "--accept", "planted", "--settle", "1"), slots=True, once=True),
+    Kind(
+        "replay switch", ("built",), ("replay", "switch", "--workers", "1", "--accept", "planted", "--settle", "1"), hands=True, slots=True, once=True,
+    ),
+    Kind(
+        "replay switch --back", ("switched",), ("replay", "switch", "--back", "--workers", "1", "--accept", "planted", "--settle", "1"), hands=True,
+        slots=True, once=True,
+    ),
     Kind("replay drop", ("switched", "begun"), ("replay", "drop"), slots=True),
 )  # fmt: skip
 BUSY = (
@@ -615,6 +665,20 @@ class Campaign:
         except BaseException as error:
             error.add_note(told_of)
             raise
+        self.stages.give_back(at)
+
+    def place(self, name: str, stage: str, place: str) -> None:
+        """The command dies at a place, once; the same command ends it as if nothing had happened."""
+        (kind,) = (one for one in KINDS if one.name == name)
+        whole = self.undisturbed(kind, stage)
+        at = self.stages.copy(stage)
+        life = self.stages.life(at, *kind.arguments, death=Death(place=place))
+        ended = self.stages.alive.run(life)
+        assert ended == -signal.SIGKILL, (place, ended, life.said())
+        self._again(kind, at, place)
+        verified(at.database)
+        nothing_left(at.database)
+        assert told(at.database, at.archive, slots=kind.slots) == whole.left, place
         self.stages.give_back(at)
 
     def _death(self, chosen: random.Random, steps: int) -> Death:

@@ -1,4 +1,4 @@
-"""A share of the campaign of ``replays``: each of its commands killed once."""
+"""A share of the campaign of ``replays``: each of its commands killed once, and a rebuild and a switch where chance would seldom do it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from tests.fault.replays import KINDS, campaign
 from tests.stack.servers import Servers
 
+PROJECTIONS = ("replay projections", "begun")
+SWITCH = ("replay switch", "built")
 POINTS = int(os.environ.get("TURNLEDGER_REPLAY_KILLS", str(len(KINDS))))
 
 
@@ -22,3 +24,18 @@ def test_whatever_replay_is_killed_the_same_command_ends_it_as_if_nothing_had_ha
             run.point(seed)
     assert run.kills.killed.total() >= POINTS
     assert {name for name, _ in run.kills.killed} == {kind.name for kind in KINDS[:POINTS]}
+
+
+@pytest.mark.timeout(600)
+def test_who_is_killed_between_what_is_in_doubt_and_its_comparison_is_followed_by_one_that_compares_it(
+    stack: Servers, database_template: str, tmp_path: Path
+) -> None:
+    with campaign(stack, database_template, tmp_path) as run:
+        for command, place in (
+            (PROJECTIONS, "doubts are forgotten"),
+            (PROJECTIONS, "a comparison is planned"),
+            (PROJECTIONS, "nobody was looked at again"),
+            (SWITCH, "a switch has not followed"),
+            (SWITCH, "a switch has not looked again"),
+        ):
+            run.place(*command, place)

@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -31,7 +32,10 @@ from turnledger.replay.rebuild import OwnHands, Rebuilder, begin, go_back, open_
 from turnledger.replay.sample import audit
 from turnledger.replay.switch import Differs, Switch, Switched
 from turnledger.retention.vacuum import Order, Went, vacuum
+from turnledger.rollup import many
+from turnledger.rollup.many import Many
 from turnledger.rollup.prices import PriceBook
+from turnledger.rollup.rows import Torn
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
 from turnledger.store import outbox
@@ -176,6 +180,12 @@ def lived(
     yield there
     there.worker.kill9()
     databases.drop(stack.database_url, url)
+
+
+@pytest.fixture(autouse=True)
+def nobody_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nobody is waited for until he rests."""
+    monkeypatch.setattr(working, "RESTS_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -508,6 +518,108 @@ def test_who_was_followed_without_a_mark_is_marked_though_nothing_more_comes_and
 
         assert rows(lived.url, marked) == [("unmarked",)]
         shows_the_same(lived, rebuilder)
+
+
+def test_sessions_that_move_after_they_were_rolled_up_are_rolled_up_together(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.send([*turn("again-1", 0, "t", call("a1", 4)), *turn("again-2", 0, "t", call("a2", 4))])
+    together: list[int] = []
+    real = working.roll_up_many
+
+    def counted(*given: Any) -> Many:
+        done = real(*given)
+        together.append(done.done)
+        return done
+
+    with rebuilt(lived, connection) as rebuilder:
+        monkeypatch.setattr(working, "roll_up_many", counted)
+        # More of a turn that was told, another hour, and a call that says something else now.
+        moved = call("a3", 5)[1]
+        lived.send(
+            [
+                told("again-1", 3, "model_call.completed", moved, turn_id="t"),
+                *turn("again-1", 4, "u", call("a4", 6)),
+                *({**one, "occurred_at": at(9000 + one["seq"])} for one in turn("again-2", 3, "u", call("a5", 7))),
+            ]
+        )  # fmt: skip
+        rebuilder.settle(5)
+        assert max(together) == 2
+        shows_the_same(lived, rebuilder)
+
+
+def test_of_sessions_that_are_rolled_up_together_one_that_is_written_meanwhile_holds_nobody_up(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.send([event for n in range(3) for event in turn(f"torn-{n}", 0, "t", call(f"torn{n}", 4))])
+    numbers = [row[0] for row in rows(lived.url, "select session_no from ledger.sessions where session_id like 'torn%%' order by 1")]  # fmt: skip
+    real, torn = many.set_rows, [numbers[1]]
+
+    def written_meanwhile(do: Any, number: int, *given: Any) -> Any:
+        outcome = real(do, number, *given)
+        if number in torn:
+            torn.remove(number)
+            raise Torn(number)
+        return outcome
+
+    with rebuilt(lived, connection) as rebuilder:
+        lived.send([event for n in range(3) for event in turn(f"torn-{n}", 3, "u", call(f"torn-u{n}", 5))])
+        monkeypatch.setattr(many, "set_rows", written_meanwhile)
+        rebuilder.follower.run()
+        pieces = Pieces(lived.url, rebuilder.rebuild, PriceBook())
+        pieces.roll_up()
+        left = "select distinct session_no from ledger.shadow_marks"
+        assert (torn, rows(lived.url, left)) == ([], [(numbers[1],)])
+        pieces.close()
+        rebuilder.settle(5)
+        shows_the_same(lived, rebuilder)
+
+
+def test_who_is_rolled_up_again_is_compared_again_though_nothing_came_in(
+    lived: Lived, connection: Connection
+) -> None:
+    number = "(select session_no from ledger.sessions where session_id = 'parent')"
+    with rebuilt(lived, connection) as rebuilder:
+        slot = rebuilder.rebuild.slot
+        connection.execute(
+            f"update {slot}.turns set stop_why = 'planted' where session_no = {number}".encode()
+        )
+        rebuilder.settle(5)
+        assert compare.diff(connection).sessions == []
+        connection.execute(f"insert into ledger.shadow_marks (session_no) values ({number})".encode())
+        with pytest.raises(Differs, match="1 session differs"):
+            Switch(rebuilder, "test").run(5)
+
+
+def test_who_moves_while_it_is_compared_stays_in_doubt(lived: Lived, connection: Connection) -> None:
+    with rebuilt(lived, connection):
+        ((number,),) = rows(lived.url, "select session_no from ledger.sessions where session_id = 'parent'")
+        compare.doubt(connection, [number])
+        ((looked,),) = rows(lived.url, "select clock_timestamp()::text")
+        compare.doubt(connection, [number])
+        compare.keep(connection, [compare.Difference(number, ("turns",), Decimal(1))], looked)
+        compare.clear(connection, [number], looked)
+        assert compare.in_doubt(connection) == 1
+        compare.clear(connection, [number])
+        assert compare.in_doubt(connection) == 0
+
+
+def test_a_session_that_goes_on_moving_is_rolled_up_seldom(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rebuilt(lived, connection) as rebuilder:
+        monkeypatch.setattr(working, "RESTS_SECONDS", 60.0)
+        monkeypatch.setattr(working, "WAITS_SECONDS", 600.0)
+        pieces = Pieces(lived.url, rebuilder.rebuild, PriceBook())
+        for ago, first, left in ((0, 0, 1), (61, 0, 0), (0, 599, 1), (0, 601, 0)):
+            mark = "insert into ledger.shadow_marks (session_no, at) select min(session_no), now() - make_interval(secs => %s) from ledger.sessions"
+            connection.execute(mark, (ago,))
+            if first:
+                connection.execute(mark, (first,))
+            pieces.roll_up()
+            assert rows(lived.url, "select count(distinct session_no) from ledger.shadow_marks") == [(left,)]
+            connection.execute("delete from ledger.shadow_marks")
+        pieces.close()
 
 
 def test_the_index_on_batches_is_told_what_it_does_not_know_yet(lived: Lived, connection: Connection) -> None:

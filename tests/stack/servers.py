@@ -59,6 +59,12 @@ def provide(choice: Choice) -> Servers:
 
 def embedded() -> Servers:
     """A stack in a temporary folder, deleted at the end, also when the run is killed."""
+    stack, close = guarded()
+    return Servers(stack.up(), stack.kafka, stack.postgres, close)
+
+
+def guarded() -> tuple[Stack, Callable[[], None]]:
+    """A stack that is not up yet, and what stops and deletes it; the guard does that where the run is killed."""
     parent = Path(tempfile.mkdtemp(prefix="turnledger-tests-"))
     parent.chmod(0o711)  # ours, and the database's user must pass through it
     stack = Stack(parent / "state")
@@ -81,7 +87,7 @@ def embedded() -> Servers:
         guard.wait(timeout=60)
 
     atexit.register(close)
-    return Servers(stack.up(), stack.kafka, stack.postgres, close)
+    return stack, close
 
 
 class NotOurs:

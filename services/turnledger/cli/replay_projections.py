@@ -281,11 +281,11 @@ def switch(
     from turnledger.cli.who import person
     from turnledger.replay.generation import NotNow, open_rebuild
     from turnledger.replay.hands import Processes
-    from turnledger.replay.pieces import Pieces
-    from turnledger.replay.rebuild import OwnHands, Rebuilder, go_back, open_connection
-    from turnledger.replay.switch import Switch
-    from turnledger.rollup.prices import PriceBook
+    from turnledger.replay.pieces import collect_seldom
+    from turnledger.replay.rebuild import Rebuilder, go_back, open_connection
+    from turnledger.replay.switch import Switch, whole
 
+    collect_seldom()
     with _database() as url, open_connection(url) as connection:
         rebuild = go_back(connection, by=by or person()) if back else open_rebuild(connection)
         if rebuild is None:
@@ -293,18 +293,13 @@ def switch(
                 "there is nothing to switch to: fill the other generation with `turnledger replay projections`, or return to the one before with "
                 "`turnledger replay switch --back`."
             )
-        with _told() as told:
+        if not back:
+            whole(rebuild)
+        with Processes(workers or os.cpu_count() or 1, url, rebuild) as hands, _told() as told:
+            rebuilder = Rebuilder(connection, rebuild, hands, told, settle)
             if back and rebuild.phase != "ready":
-                with Processes(workers or os.cpu_count() or 1, url, rebuild) as hands:
-                    first = Rebuilder(connection, rebuild, hands, told, settle)
-                    first.run()
-                    rebuild = first.rebuild
-            pieces = Pieces(url, rebuild, PriceBook())
-            try:
-                rebuilder = Rebuilder(connection, rebuild, OwnHands(pieces), told, settle)
-                done = Switch(rebuilder, by or person(), accept, group, back).run(settle)
-            finally:
-                pieces.close()
+                rebuilder.run()
+            done = Switch(rebuilder, by or person(), accept, group, back).run(settle)
     if as_json:
         print_json(_as_row(done))
         return
@@ -318,6 +313,10 @@ def switch(
     typer.echo(
         f"generation {done.left} is kept: `turnledger replay switch --back` returns to it, `turnledger replay drop` gives it up"
     )
+    if done.held_ms >= 1000:
+        typer.echo(
+            f"partitions stood still for {done.held_ms} ms, longer than a second: what was in their way stands in docs/replay.md"
+        )
 
 
 def _as_row(done: Switched) -> dict[str, Any]:

@@ -140,14 +140,19 @@ def unsettled(
     return moved, marked
 
 
-def keep(connection: Connection, found: Collection[Difference]) -> None:
-    """Write down who differs."""
+NOW = "infinity"
+"""Of a comparison in the transaction that writes it down."""
+
+
+def keep(connection: Connection, found: Collection[Difference], at: str = NOW) -> None:
+    """Write down who differs. ``at``: when they were compared, as Postgres tells it."""
     connection.execute(
         query("replay/keep_doubts"),
         {
             "sessions": [one.session_no for one in found],
             "tables": [",".join(one.tables) for one in found],
             "differences": [one.hashed for one in found],
+            "at": at,
         },
     )
 
@@ -158,10 +163,10 @@ def doubt(connection: Connection, sessions: Collection[int]) -> None:
         connection.execute(query("replay/doubt"), {"sessions": list(sessions)})
 
 
-def clear(connection: Connection, sessions: Collection[int]) -> None:
+def clear(connection: Connection, sessions: Collection[int], at: str = NOW) -> None:
     """They are the same."""
     if sessions:
-        connection.execute(query("replay/clear_doubts"), {"sessions": list(sessions)})
+        connection.execute(query("replay/clear_doubts"), {"sessions": list(sessions), "at": at})
 
 
 def in_doubt(connection: Connection) -> int:

@@ -18,10 +18,10 @@ from turnledger.replay.shadow import fold_sessions
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.many import roll_up_many
 from turnledger.rollup.prices import PriceSource
-from turnledger.rollup.rows import Statements, Torn
+from turnledger.rollup.rows import Statements
 from turnledger.rollup.session import TRANSIENT
 from turnledger.rollup.settings import RollupSettings
-from turnledger.rollup.worker import REFUSALS, Rollup, Tick
+from turnledger.rollup.worker import CANDIDATES, REFUSALS, Rollup, Tick
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
@@ -31,6 +31,10 @@ from turnledger.store.write import PROJECTED
 MANY = 1000
 """Sessions among which some are chosen that no other process is at."""
 MANY_WINDOW = 20_000
+RESTS_SECONDS = 1.0
+"""A session that nothing marked for so long is rolled up, …"""
+WAITS_SECONDS = 5.0
+"""… and one that goes on moving, as most do beside a busy fleet, so often at most."""
 COLLECTED = 100_000
 """Objects between two looks for cycles, some pieces' worth: as often as Python does it by itself, it takes a fifth of the fold's time."""
 
@@ -43,7 +47,7 @@ def collect_seldom() -> None:
 
 
 class ShadowRollup(Rollup):
-    """Rolls up what is marked in a generation that is being built, due or not."""
+    """Rolls up what is marked in a generation that is being built, once it rests. Whoever it rolls up has to be compared (again)."""
 
     def __init__(self, database_url: str, price: PriceSource, rebuild: Rebuild) -> None:
         super().__init__(RollupSettings(), database_url, price)
@@ -67,17 +71,26 @@ class ShadowRollup(Rollup):
     def _many(self) -> Tick:
         """Sessions that are alone and new here, together."""
         do = self._statements()
-        marked = [row["session_no"] for row in do.rows("marked", window=MANY_WINDOW, count=MANY)]
+        marked = self._marked(do, MANY)
         if not marked:
             return Tick()
         try:
             found = roll_up_many(do, marked, self.price)
-        except (*TRANSIENT, *REFUSALS, Torn):
-            # One of them cannot be set, or somebody wrote in between: each by itself tells which.
+        except (*TRANSIENT, *REFUSALS):
+            # One of them cannot be set: each by itself tells which.
             return Tick()
         for number in found.left:
             self._one(do, number, True)
-        return Tick(found.done + len(found.left))
+        return Tick(found.done + len(found.left), len(found.torn))
+
+    def _marked(self, do: Statements, count: int) -> list[int]:
+        rows = do.rows(
+            "shadow_marked", window=MANY_WINDOW, count=count, rests=RESTS_SECONDS, waits=WAITS_SECONDS
+        )
+        return [row["session_no"] for row in rows]
+
+    def _candidates(self, do: Statements, now: bool) -> list[int]:
+        return self._marked(do, CANDIDATES)
 
 
 @dataclass(slots=True)
@@ -176,15 +189,16 @@ def look_again(connection: Connection, rebuild: Rebuild, sessions: Sequence[int]
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     try:
         with connection.transaction():
-            found = compare.differing(connection, rebuild.live, rebuild.slot, sessions)
+            row = connection.execute("select now()::text").fetchone()
             moved, marked = compare.unsettled(connection, sessions, unwritten(connection, rebuild))
+            waiting = moved | marked
+            settled = [number for number in sessions if number not in waiting]
+            found = compare.differing(connection, rebuild.live, rebuild.slot, settled)
     finally:
         connection.isolation_level = previous
-    waiting = moved | marked
-    compare.keep(connection, [one for number, one in found.items() if number not in waiting])
-    compare.clear(
-        connection, [number for number in sessions if number not in found and number not in waiting]
-    )
+    at = compare.NOW if row is None else row[0]
+    compare.keep(connection, list(found.values()), at)
+    compare.clear(connection, [number for number in settled if number not in found], at)
     return waiting
 
 

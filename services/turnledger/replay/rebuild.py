@@ -5,6 +5,7 @@ Everything that is known stands in rows: who is killed, this process or one of t
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -258,7 +259,6 @@ class Rebuilder:
         if self.rebuild.phase == "following":
             self._phase("comparing", then=self._plan_comparison)
         self._work(follow=True)
-        self._roll_up()
         self.settle(self.settle_seconds)
         self._phase("ready")
 
@@ -313,16 +313,19 @@ class Rebuilder:
         return None
 
     def settle(self, seconds: float) -> set[int]:
-        """Follow, roll up and compare until nothing is in doubt, at most for so long. Returns who still is."""
+        """Follow, roll up and compare until nothing is in doubt; what goes on moving is waited for so long. Returns who still is."""
+        while self.catch_up():
+            pass
+        self._roll_up()
         until = time.monotonic() + seconds
         while True:
             while self.catch_up():
                 pass
-            self._roll_up(until)
+            self.progress()
             waiting = self.look_again()
             if not waiting or time.monotonic() >= until:
                 return waiting
-            time.sleep(PAUSE_SECONDS)
+            self.hands.wait(PAUSE_SECONDS)
 
     def look_again(self) -> set[int]:
         """Compare whoever is in doubt. Returns those that somebody has still to write."""
@@ -352,19 +355,25 @@ class Rebuilder:
         much = follow and self.follower.run(mark=False).more
         self.hands.wait(0.0 if much else PAUSE_SECONDS)
 
-    def _roll_up(self, until: float | None = None) -> None:
-        """Until no mark is left; a session whose rows cannot be set keeps its mark, and is not waited for. Who moves meanwhile is marked after it.
+    def _roll_up(self) -> None:
+        """Until every mark that there is now is taken, and the hours are set; a session whose rows cannot be set keeps its mark, and is not waited for.
 
-        ``until``: no longer, and nobody moves meanwhile: who is compared then must have been rolled up.
+        Who moves meanwhile is marked after it.
         """
-        least, since = self.progress().marks, time.monotonic()
-        while least and (until is None or time.monotonic() < until):
-            self._wait(follow=until is None)
-            now = self.progress().marks
-            if now < least:
-                least, since = now, time.monotonic()
-            elif time.monotonic() - since > STALLED_SECONDS:
-                return
+        for table in ("ledger.shadow_marks", f"{self.rebuild.slot}.hour_marks"):
+            last = self._marks(table, "max(id)")
+            least, since = self._marks(table, "count(*)", last), time.monotonic()
+            while least and time.monotonic() - since <= STALLED_SECONDS:
+                self._wait(follow=True)
+                self.progress()
+                now = self._marks(table, "count(*)", last)
+                if now < least:
+                    least, since = now, time.monotonic()
+
+    def _marks(self, table: str, what: str, last: int = sys.maxsize) -> int:
+        statement = f"select coalesce({what}, 0)::int8 from {table} where id <= %s".encode()
+        row = self.connection.execute(statement, (last,)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def _last_piece(self) -> int:
         rows = self.connection.execute(query("replay/chunks"), {"rebuild_no": self.rebuild.rebuild_no})

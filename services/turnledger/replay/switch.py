@@ -4,6 +4,8 @@ is updated (design 6). Whoever reads sees the one generation or the other, never
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
@@ -18,12 +20,17 @@ from turnledger.store.read import of_slot
 
 TAIL_EVENTS = 2000
 """More than this is not folded while partitions stand still: follow once more first."""
-QUIET_ATTEMPTS = 25
-"""So often a moment is waited for in which live work has projected everything, so that all that moved can be compared."""
-ATTEMPTS = 60
+QUIET_SECONDS = 3.0
+"""So long a moment is waited for in which live work has projected everything, so that all that moved can be compared. A worker lets open turns wait 1 s."""
+QUIET_ATTEMPTS = 5
+"""So often."""
+ATTEMPTS = 20
 LOCK_SECONDS = 3.0
 """How long the locks may take: a worker that is frozen inside its transaction is its successor's to end."""
 PAUSE_SECONDS = 0.1
+FOLLOWED_SECONDS = 0.3
+LOOKED_SECONDS = 0.005
+"""Between two looks for such a moment: one lasts until a worker's next round, some 50 ms."""
 
 
 class Differs(NotNow):
@@ -43,11 +50,16 @@ class Switched:
     """Sessions that moved in that very moment: they were folded, and could not be compared."""
     tail_events: int
     held_ms: int
-    """How long partitions stood still."""
+    """How long partitions stood still, or waited for those that a round was at."""
 
 
-class _Again(Exception):
-    """Not in this moment. What was followed meanwhile stands."""
+def whole(rebuild: Rebuild) -> None:
+    """Raises :class:`NotNow` where there is still something to do before a rebuild can be switched to."""
+    same_fold(rebuild.generation, rebuild.fold_version)
+    if rebuild.phase != "ready":
+        raise NotNow(
+            f"generation {rebuild.generation} is not whole yet (it is {rebuild.phase}): go on with `turnledger replay projections`, then switch."
+        )
 
 
 @dataclass(slots=True)
@@ -72,64 +84,78 @@ class Switch:
 
     def run(self, settle_seconds: float) -> Switched:
         """Raises :class:`Differs` where the generations differ and nobody accepts it, :class:`NotNow` where it never came to be."""
-        same_fold(self.rebuild.generation, self.rebuild.fold_version)
-        if self.rebuild.phase != "ready":
-            raise NotNow(
-                f"generation {self.rebuild.generation} is not whole yet (it is {self.rebuild.phase}): go on with `turnledger replay projections`, "
-                "then switch."
-            )
+        whole(self.rebuild)
         self.rebuilder.settle(settle_seconds)
         self._refuse_differences()
         for attempt in range(ATTEMPTS):
             while self.rebuilder.catch_up():
                 pass
             try:
-                return self._try(must=attempt >= QUIET_ATTEMPTS)
-            except _Again:
-                time.sleep(PAUSE_SECONDS)
+                with self._without_roll_ups():
+                    must = attempt >= QUIET_ATTEMPTS
+                    done = self._try(must=must) if self._quiet() or must else None
+                if done is not None:
+                    return done
             except _DiffersInTheMoment:
                 self.rebuilder.settle(settle_seconds)
                 self._refuse_differences()
             except psycopg.errors.LockNotAvailable:
-                time.sleep(PAUSE_SECONDS)
+                pass
+            time.sleep(PAUSE_SECONDS)
         raise NotNow(
             f"{ATTEMPTS} times more came in than can be folded while partitions stand still, or a partition's row stayed locked: nothing was "
             "switched. Try again when less comes in, and look for long transactions in pg_stat_activity."
         )
 
-    def _try(self, *, must: bool) -> Switched:
-        """One attempt, one transaction."""
+    @contextmanager
+    def _without_roll_ups(self) -> Iterator[None]:
+        """They stand still before partitions do: one that is long holds nobody else up."""
+        connection = self.connection
+        connection.execute(f"set lock_timeout = {round(LOCK_SECONDS * 1000)}")
+        try:
+            connection.execute("select pg_advisory_lock(hashtextextended('turnledger.switch', 0))")
+            try:
+                yield
+            finally:
+                connection.execute("select pg_advisory_unlock(hashtextextended('turnledger.switch', 0))")
+        finally:
+            connection.execute("reset lock_timeout")
+
+    def _quiet(self) -> bool:
+        """Follow until workers have projected everything, or for some seconds. It does not last: a round later they have not."""
+        until = time.monotonic() + QUIET_SECONDS
+        while time.monotonic() < until:
+            self.rebuilder.follower.run()
+            again = time.monotonic() + FOLLOWED_SECONDS
+            while time.monotonic() < again:
+                if not self._unprojected():
+                    return True
+                time.sleep(LOOKED_SECONDS)
+        return False
+
+    def _unprojected(self) -> bool:
+        row = self.connection.execute(query("verify/unflushed")).fetchone()
+        return row is not None and bool(row[0])
+
+    def _try(self, *, must: bool) -> Switched | None:
+        """One attempt, one transaction. None: not in this moment; what was followed meanwhile stands. ``must``: though not all can be compared."""
         follower = self.rebuilder.follower
-        again = False
         done: Switched | None = None
         try:
             with self.connection.transaction():
-                self.connection.execute(f"set local lock_timeout = {round(LOCK_SECONDS * 1000)}")
-                # Roll-ups first, then partitions: a roll-up that is long holds nobody else up.
-                self.connection.execute(
-                    "select pg_advisory_xact_lock(hashtextextended('turnledger.switch', 0))"
-                )
                 began = time.monotonic()
                 self.connection.execute(query("replay/lock_all"))
                 tail = beyond(self.connection, self.rebuild.generation)
                 if tail.events > TAIL_EVENTS:
-                    again = True
-                else:
-                    passed = follower.pass_in(tail)
-                    follower.mark()
-                    behind = self.connection.execute(query("verify/unflushed")).fetchone()
-                    again = behind is not None and bool(behind[0]) and not must
-                    if not again:
-                        done = self._point(passed.events, began)
+                    return None
+                passed = follower.pass_in(tail)
+                follower.mark()
+                if must or not self._unprojected():
+                    done = self._point(passed.events, began)
         except BaseException:
             follower.forget()
             raise
-        if done is None:
-            if tail.events > TAIL_EVENTS:
-                follower.forget()
-            else:
-                follower.committed(marked=True)
-            raise _Again
+        follower.committed(marked=True)
         return done
 
     def _point(self, tail_events: int, began: float) -> Switched:

@@ -52,11 +52,7 @@ def settle(do: Statements, loaded: Loaded, changed: set[bytes]) -> Decision:
     turns read.
     """
     family = _family(do, loaded.rows.tenant, [_holder(loaded)])
-    before = {
-        (row["identity"], row["call_key"], row["content"], row["turn_no"])
-        for row in loaded.before["call_claims"]
-    }
-    after = _claims(do, loaded, family)
+    before, after = claims_of(do, loaded, family)
     changed |= {claim[0] for claim in before ^ after}
     mine = {identity for identity, call_key, _, _ in after if call_key}
 
@@ -97,6 +93,15 @@ def _all_there(do: Statements, loaded: Loaded, group: set[bytes]) -> None:
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------------------
+
+
+def claims_of(do: Statements, loaded: Loaded, family: Mapping[str, Holder]) -> tuple[set[Claim], set[Claim]]:
+    """(what the session claimed when it was last rolled up, what it claims now). ``family``: what it descends from, by session."""
+    before = {
+        (row["identity"], row["call_key"], row["content"], row["turn_no"])
+        for row in loaded.before["call_claims"]
+    }
+    return before, _claims(do, loaded, family)
 
 
 def _claims(do: Statements, loaded: Loaded, family: Mapping[str, Holder]) -> set[Claim]:

@@ -111,6 +111,11 @@ ALSO = (
 )
 
 
+LEAST_PAUSE_SECONDS = 1.0
+PAUSE_FACTOR = 10
+"""A session is due again after 10 times what its last roll-up took: a busy one takes at most a tenth of a worker (design 5)."""
+
+
 class Torn(Exception):
     """Rows of one session are of two commits: ingest wrote in between. Its mark is there already; read again."""
 
@@ -195,6 +200,19 @@ class Statements:
         a long session were made for (None where it has none)."""
         name = "take_shadow_marks" if self.shadow else "take_marks"
         return self.rows(name, session_no=session_no)
+
+    def rolled_up(self, sessions: Sequence[int], seconds: float) -> None:
+        """They were, in ``seconds`` each: note when they are due again, or of a generation that is being built that they have to be compared (again)."""
+        if self.shadow:
+            self.connection.execute(query("replay/doubt"), {"sessions": list(sessions)})
+            return
+        for session_no in sessions:
+            self.run(
+                "due",
+                session_no=session_no,
+                seconds=max(LEAST_PAUSE_SECONDS, PAUSE_FACTOR * seconds),
+                took_ms=round(seconds * 1000),
+            )
 
     def session(self, session_no: int, turns: Collection[int] | None = None) -> dict[str, list[Row]]:
         """Everything of ``READ`` and ``ALSO`` of one session in one round trip: 20 of them would take longer than the rest. ``turns``: of what

@@ -16,10 +16,6 @@ from turnledger.rollup.claims import Linked, settle
 from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.rollup.rows import Loaded, Statements, load, put, remove
 
-LEAST_PAUSE_SECONDS = 1.0
-PAUSE_FACTOR = 10
-"""A session is due again after 10 times what its last roll-up took: a busy one takes at most a tenth of a worker (design 5)."""
-
 
 class Outcome(Enum):
     """What became of a session that had marks."""
@@ -49,13 +45,7 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
         if not marks:
             return Outcome.WAITS
         outcome = set_rows(do, session_no, marks, price)
-        took = time.monotonic() - began
-        do.run(
-            "due",
-            session_no=session_no,
-            seconds=max(LEAST_PAUSE_SECONDS, PAUSE_FACTOR * took),
-            took_ms=round(took * 1000),
-        )
+        do.rolled_up([session_no], time.monotonic() - began)
     return outcome
 
 

@@ -76,6 +76,8 @@ class Beside:
     workers: int
     share: float
     """Of the capacity, produced beside the rebuild."""
+    rate: float = 0
+    """Events/s that the rebuild may fold at most; 0 is without limit."""
     capacity: float = 0.0
     """Events/s of everything together, the rebuild left out."""
     there: int = 0
@@ -110,10 +112,11 @@ class Beside:
             f"| {name} | {count:,} | {p50:.0f} | {p99:.0f} |"
             for name, (count, p50, p99) in self.spread.items()
         ]
+        limit = f" and at most {self.rate:,.0f} events/s" if self.rate else ""
         ready = "given up" if self.ready is None else f"ready after {self.ready:.0f} s"
         lines = [
             f"Fleet, broker, one worker, one rollup worker, database and readers together carry {self.capacity:,.0f} events/s on this machine. At "
-            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes, {ready}, while {self.events:,} more "
+            f"{self.share} of that, beside it: a rebuild of {self.there:,} events with {self.workers} processes{limit}, {ready}, while {self.events:,} more "
             "events came in.",
             "",
             "| a turn's end to its row | turns | p50 ms | p99 ms |",
@@ -308,6 +311,7 @@ def beside(
     alone_seconds: float,
     workers: int,
     limit: float = LIMIT_SECONDS,
+    rate: float = 0,
 ) -> Beside:
     """``share`` of what everything together carries is produced. ``there``: records of the topic that are applied already. ``dsn``: their database,
     whose other generation is empty.
@@ -318,7 +322,7 @@ def beside(
     }  # fmt: skip
     marked = [record for n in range(8) for record in turn("marked", n)]
     fleet = Fleet(bootstrap, topic, dsn, sent=there + len(marked))
-    found = Beside(workers, share)
+    found = Beside(workers, share, rate)
     with ExitStack() as at_end, psycopg.connect(dsn, autocommit=True) as link:
 
         def ended(process: subprocess.Popen[bytes]) -> None:
@@ -352,7 +356,9 @@ def beside(
             fleet.phase = REBUILT
             found.there = fleet.sent
             asked = partial(_asked, environment, limit)
-            seconds, made = asked("replay", "projections", "--workers", str(workers), "--json")
+            seconds, made = asked(
+                "replay", "projections", "--workers", str(workers), "--rate", str(rate), "--json"
+            )
             fleet.phase = SWITCHED
             if made.returncode:
                 found.faults.append(f"replay projections: {made.stdout} {made.stderr}")
@@ -438,6 +444,7 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=20, help="of live traffic without the rebuild")
     arguments.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     arguments.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds of each command")
+    arguments.add_argument("--rate", type=float, default=0, help="events/s of the rebuild at most")
     asked = arguments.parse_args()
     topic = f"bench-beside-{time.time_ns()}"
     with stack() as there:
@@ -447,7 +454,9 @@ def main() -> None:
         drain(bootstrap, topic, dsn, total, 1)
         Rollup(RollupSettings(), dsn, PriceBook()).drain()
         say(f"{total} records are applied and summed")
-        found = beside(bootstrap, topic, dsn, total, asked.share, asked.seconds, asked.workers, asked.limit)
+        found = beside(
+            bootstrap, topic, dsn, total, asked.share, asked.seconds, asked.workers, asked.limit, asked.rate
+        )
     say("\n".join(found.lines()))
     if found.faults:
         sys.exit(1)

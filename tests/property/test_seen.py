@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,3 +48,25 @@ def test_the_ranges_equal_a_set(steps: list[int | str]) -> None:
     assert seen.missing == sum(last - first + 1 for first, last in holes)
     assert seen.hi == max(plain, default=-1)
     assert seen.low == (holes[0][0] if holes else seen.hi + 1)
+
+
+@share(100)
+@given(
+    st.lists(st.one_of(st.integers(0, 40), st.integers(8180, 24_600)), max_size=40),
+    NUMBERS,
+    st.integers(0, 20_000),
+)
+def test_a_stretch_is_told_in_runs_of_what_was_seen_and_what_was_not(
+    numbers: list[int], first: int, length: int
+) -> None:
+    seen = StreamSeen()
+    for number in numbers:
+        seen.add(number)
+    first = first % 30_000
+    told = list(seen.within(first, first + length))
+    assert [number for start, end, came in told for number in range(start, end + 1) if came] == sorted(
+        number for number in set(numbers) if first <= number <= first + length
+    )
+    assert [start for start, _, _ in told] == [first, *(end + 1 for _, end, _ in told[:-1])]
+    assert told[-1][1] == first + length
+    assert all(one[2] != other[2] or one[1] % 8192 == 8191 for one, other in pairwise(told))

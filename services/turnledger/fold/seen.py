@@ -16,6 +16,7 @@ CHUNK = 8192
 _BYTES = CHUNK // 8
 _FULL = (1 << CHUNK) - 1
 _COUNT = Struct(">q")
+_LARGE = 1 << 62
 _RUN = re.compile("1+")
 
 
@@ -104,6 +105,23 @@ class StreamSeen:
             pending = (first, last)
         if pending is not None:
             yield pending
+
+    def within(self, first: int, last: int) -> Iterator[tuple[int, int, bool]]:
+        """The numbers from ``first`` to ``last`` as runs (first, last, whether they were seen), ascending."""
+        for start, end in self._runs(first // CHUNK, last // CHUNK):
+            start, end = max(start, first), min(end, last)
+            if start > end:
+                continue
+            if start > first:
+                yield first, start - 1, True
+            yield start, end, False
+            first = end + 1
+        seen_to = min(last, self.hi)
+        if first <= seen_to:
+            yield first, seen_to, True
+            first = seen_to + 1
+        if first <= last:
+            yield first, last, False
 
     def chunk_bytes(self, chunk: int) -> bytes:
         """What the store keeps of a chunk: 1,024 bytes where bit ``n % 8`` of byte ``n // 8`` says that number ``chunk × 8,192 + n`` is missing;
@@ -195,9 +213,10 @@ class StreamSeen:
             self.gone.add(chunk)
         return True
 
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        spans = [(first, count) for first, count in self._blank]
-        spans += [(chunk, 0) for chunk in self._bits]
+    def _runs(self, least: int = 0, most: int = _LARGE) -> Iterator[tuple[int, int]]:
+        """Missing numbers of the chunks from ``least`` to ``most``, and of blanks that reach into them."""
+        spans = [(first, count) for first, count in self._blank if first + count > least and first <= most]
+        spans += [(chunk, 0) for chunk in self._bits if least <= chunk <= most]
         spans.sort()
         for chunk, count in spans:
             base = chunk * CHUNK
@@ -206,6 +225,3 @@ class StreamSeen:
                 continue
             for run in _RUN.finditer(bin(self._bits[chunk])[:1:-1]):
                 yield base + run.start(), base + run.end() - 1
-
-
-_LARGE = 1 << 62

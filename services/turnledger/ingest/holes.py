@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from turnledger.fold.seen import StreamSeen
@@ -45,7 +45,8 @@ def compare(
     """Add to ``out`` what turns the live rows ``before`` into ``now``, and the history of what is no longer missing.
 
     A hole that was seen open keeps its row: it shrinks, is declared, or ends as ``filled_late`` (its numbers came) or ``withdrawn``
-    (the stream proved sparse, or begins later). A hole that opens and fills between two writes was never seen.
+    (the stream proved sparse, or begins later); where some of its numbers came, it ends as several rows. A hole that opens and fills
+    between two writes was never seen.
     """
     if list(before) == list(now):
         return
@@ -74,11 +75,15 @@ def compare(
             taken.add(source)
             out.changed.append(written)
     for row in old:
-        rest = _rest(row, new)
-        if row not in taken and len(rest) == 1 and rest[0] == (row.from_seq, row.to_seq):
-            out.changed.append(_closed(stream_no, row, rest[0], seen))
+        closed = [
+            GapRow(stream_no, row.from_seq, first, last, state, 1, last - first + 1)
+            for piece in _rest(row, new)
+            for first, last, state in _ended(piece, seen)
+        ]
+        if row not in taken and len(closed) == 1 and closed[0].missing == row.numbers:
+            out.changed += closed
             continue
-        out.opened.extend(_closed(stream_no, row, piece, seen) for piece in rest)
+        out.opened += closed
         if row not in taken:
             out.folded.append((stream_no, row.from_seq))
 
@@ -98,12 +103,10 @@ def _rest(row: LiveGap, new: Sequence[LiveGap]) -> list[tuple[int, int]]:
     return rest
 
 
-def _closed(stream_no: int, row: LiveGap, piece: tuple[int, int], seen: StreamSeen) -> GapRow:
-    first, last = piece
-    came = first in seen and last in seen
-    return GapRow(
-        stream_no, row.from_seq, first, last, "filled_late" if came else "withdrawn", 1, last - first + 1
-    )
+def _ended(piece: tuple[int, int], seen: StreamSeen) -> Iterator[tuple[int, int, str]]:
+    """What became of numbers that are not missing any more, as runs."""
+    for first, last, came in seen.within(*piece):
+        yield first, last, "filled_late" if came else "withdrawn"
 
 
 def _replace(stream_no: int, old: Sequence[LiveGap], new: Sequence[LiveGap], out: GapWrites) -> None:

@@ -55,6 +55,19 @@ def test_a_stream_that_proves_sparse_withdraws_its_holes() -> None:
     assert out == GapWrites(changed=[GapRow(7, 2, 2, 3, "withdrawn", 1, 2)])
 
 
+def test_of_a_hole_that_fills_in_part_and_is_withdrawn_the_numbers_that_never_came_are_not_filled() -> None:
+    # Seeds 10636, 13323 and 17016 of the simulator: its first and last number came, and then the stream proved sparse.
+    out = GapWrites()
+    compare(7, [open_gap(2, 6)], [], seen(0, 1, 7, 2, 6, 5), out)
+    assert out.opened == [
+        GapRow(7, 2, 2, 2, "filled_late", 1, 1),
+        GapRow(7, 2, 3, 4, "withdrawn", 1, 2),
+        GapRow(7, 2, 5, 6, "filled_late", 1, 2),
+    ]
+    assert out.folded == [(7, 2)]
+    assert out.changed == []
+
+
 def test_two_declared_neighbours_become_one_row() -> None:
     out = GapWrites()
     before = [open_gap(2, 2, "declared_lost"), open_gap(3, 3)]

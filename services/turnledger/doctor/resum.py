@@ -103,12 +103,16 @@ def decide_long_alone(connection: psycopg.Connection[Any], slot: str, ref: Sessi
 
 
 def decide_stored(connection: psycopg.Connection[Any], slot: str, refs: Sequence[SessionRef]) -> Ownership:
-    """Ownership among sessions of one tenant, from their stored calls (which I4 proves)."""
+    """Ownership among sessions of one tenant, from their stored calls (which I4 proves): of those that may be one call with another session's, or say that
+    they are inherited. A long session with sub-agents has many others."""
     numbers = [ref.session_no for ref in refs]
-    names = ["session_no", "call_key", "order_key", *DECIDING]
     calls: dict[int, list[Row]] = defaultdict(list)
-    for row in load(connection, slot, "model_calls", names, numbers):
-        calls[row["session_no"]].append(row)
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(of_slot("verify/deciding", slot), {"sessions": numbers})
+        names = [column.name for column in cursor.description or ()]
+        for values in cursor:
+            row = dict(zip(names, values, strict=True))
+            calls[row["session_no"]].append(row)
     links = ("parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
     facts = {
         row["session_no"]: row

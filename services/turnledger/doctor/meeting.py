@@ -67,10 +67,13 @@ class Meeting:
         for row in computed:
             name = self._key(row)
             other = self._stored.pop(name, None)
-            if other is None:
-                self._computed[name] = row
-            else:
+            if other is not None:
                 self._meet(name, row, other)
+            elif name in self._computed:
+                # Findings of turns without a number have the keys of those outside turns.
+                self._fault(lacking(self._table), name)
+            else:
+                self._computed[name] = row
         while self._computed and not self._ended and len(self._stored) < self._ahead:
             self._read()
         if self._ended:

@@ -53,6 +53,7 @@ from turnledger.doctor.resum import (
 )
 from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope, SortedNumbers, one_session, what_came_since
+from turnledger.fold.findings import MOST_REDACTIONS
 from turnledger.fold.ownership import Ownership
 from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
@@ -389,7 +390,7 @@ class _Verifier:
             *self.written(slot, numbers),
             self.by_session(query("verify/conflicts"), numbers),
             self.by_session(query("verify/dead_letters"), numbers),
-            self.by_session(query("verify/redactions"), numbers),
+            self.by_session(query("verify/redactions"), numbers, most=MOST_REDACTIONS),
             kept,
             kept_of(connection, numbers),
             prices_of(self.price, connection),
@@ -522,9 +523,9 @@ class _Verifier:
 
     # ---- reading ---------------------------------------------------------------------------------------------------------------
 
-    def by_session(self, statement: bytes, sessions: Sequence[int]) -> dict[int, list[Row]]:
+    def by_session(self, statement: bytes, sessions: Sequence[int], **more: object) -> dict[int, list[Row]]:
         found: dict[int, list[Row]] = defaultdict(list)
-        for row in read_rows(self.connection, statement, {"sessions": list(sessions)}):
+        for row in read_rows(self.connection, statement, {"sessions": list(sessions), **more}):
             found[row.pop("session_no")].append(row)
         return found
 

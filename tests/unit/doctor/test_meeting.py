@@ -76,6 +76,13 @@ def test_what_waits_is_what_may_wait_whatever_is_missing() -> None:
     assert (fault.what, fault.row["key"]) == ("turns lacks a row", 0)
 
 
+def test_a_key_that_is_computed_twice_lacks_a_row_once() -> None:
+    """Findings of turns that have lost their numbers have the keys of those outside turns."""
+    meeting = Meeting("I4", "findings", NAMED, COLUMNS, key, iter([[{"key": 0, "a": 0, "b": "x"}]]), 10, 5)
+    meeting.add([{"key": 0, "a": 0, "b": "x"}, {"key": 0, "a": 0, "b": "x"}])
+    assert [(one.what, one.row["key"]) for one in meeting.end()] == [("findings lacks a row", 0)]
+
+
 def test_the_first_faults_of_a_sentence_are_kept_and_all_are_counted() -> None:
     faults = Faults(shown=2)
     for n in range(5):

@@ -1,7 +1,7 @@
 """``python -m tests.bench.verify``: what ``turnledger verify`` needs, as the ledger grows: peak memory of its process, and seconds.
 
 Fills one database in steps: some sessions, ten times as many, then one long session beside them. After each step ``verify --topics`` runs in a process of
-its own. Memory must follow the longest session, not the ledger. Seconds belong to the machine and to what else it does.
+its own. Memory must follow neither the ledger nor the longest session. Seconds belong to the machine and to what else it does.
 """
 
 from __future__ import annotations

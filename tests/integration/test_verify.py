@@ -16,13 +16,15 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from tests.stack import databases, servers
 from tests.stack.commands import Running, eventually, run
 from tests.stack.topics import Record, Topic, create_topic, produce, run_apart
-from turnledger.doctor import resum
+from turnledger.doctor import held, refold, resum
+from turnledger.doctor import long as long_sessions
 from turnledger.doctor import verify as verifying
 from turnledger.doctor.faults import Report
 from turnledger.doctor.naming import NoSuchSession
 from turnledger.doctor.reread import reread
 from turnledger.doctor.scope import Scope, one_session, what_came_since
 from turnledger.doctor.verify import verify_on
+from turnledger.fold import state
 from turnledger.pricing import packaged, price_call
 from turnledger.rollup import blocks
 from turnledger.rollup.rows import Statements
@@ -171,8 +173,25 @@ def written(left: Written) -> str:
     return left.url
 
 
+@pytest.fixture(params=["whole", "in pieces"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How a session is proven: held as a whole, or as a long one, of which two events and next to no rows are held at once."""
+    if request.param == "in pieces":
+        in_pieces(monkeypatch)
+    return str(request.param)
+
+
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_sessions, "LONG_EVENTS", 0)
+    monkeypatch.setattr(long_sessions, "ROWS", 1)
+    monkeypatch.setattr(long_sessions, "LARGE", 1)
+    monkeypatch.setattr(long_sessions, "AHEAD", 1)
+    monkeypatch.setattr(held, "PIECE_EVENTS", 2)
+    monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
+
+
 @pytest.fixture
-def damaged(written: str) -> Iterator[Callable[..., Report]]:
+def damaged(written: str, way: str) -> Iterator[Callable[..., Report]]:
     """``damaged("update …")``: the report on a database to which that was done; it is taken back before the next."""
     with psycopg.connect(written) as link:
 
@@ -530,8 +549,100 @@ def test_a_damage_is_named_with_its_invariant_and_its_row_and_nothing_else_is(
     assert {key: fault.row.get(key) for key in named} == named
 
 
+# --- a long session is proven piece by piece ----------------------------------------------------------------------------------------
+
+
+def test_what_the_workers_wrote_holds_whichever_way_and_nothing_is_read_whole(
+    damaged: Callable[..., Report],
+) -> None:
+    report = damaged("analyze ledger.sessions")
+    assert report.holds
+    assert (report.sessions, report.turns, report.events, report.notes) == (4, 4, 29, [])
+
+
+PROVEN = sorted(refold.PROJECTED.keys() | resum.SET.keys())
+"""Every table that is compared."""
+PLACING = (
+    "turn_no",
+    "turn_key",
+    "call_key",
+    "tool_key",
+    "part_key",
+    "stream_no",
+    "seq",
+    "kind",
+    "check",
+    "digest",
+)
+"""Columns by which rows are found, joined or summed."""  # fmt: skip
+
+
+@pytest.mark.parametrize("table", PROVEN)
+def test_both_ways_find_the_same_rows(written: str, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that is gone, one that stands twice, all of them gone, and columns that hold nothing any more."""
+    with psycopg.connect(written) as link:
+        load_as_microseconds(link)
+        first = f"ctid = (select min(ctid) from projection_a.{table})"
+        if not link.execute(f"select 1 from projection_a.{table}").fetchall():
+            return
+        damages = [f"delete from projection_a.{table} where {first}", f"delete from projection_a.{table}"]
+        (keyed,) = link.execute(
+            "select count(*) from pg_index where indrelid = %s::regclass and indisunique",
+            [f"projection_a.{table}"],
+        ).fetchone() or (0,)
+        if not keyed:
+            damages.append(
+                f"insert into projection_a.{table} select * from projection_a.{table} where {first}"
+            )
+        damages += [
+            f'update projection_a.{table} set "{name}" = null'
+            for (name,) in link.execute(
+                "select attname from pg_attribute where attrelid = %s::regclass and attname = any(%s) and not attnotnull",
+                [f"projection_a.{table}", list(PLACING)],
+            )
+        ]
+        for damage in damages:
+            found = []
+            for apart in (False, True):
+                if apart:
+                    in_pieces(monkeypatch)
+                with link.transaction(force_rollback=True):
+                    link.execute(damage)  # type: ignore[arg-type]
+                    report = verify_on(link, PRICE, settle_seconds=0.0, shown=100)
+                monkeypatch.undo()
+                found.append(
+                    sorted(
+                        (one.invariant, one.what, repr(one.row))
+                        for faults in report.faults.values()
+                        for one in faults
+                    )
+                )
+            assert found[0] == found[1], damage
+            assert found[0] or damage.startswith("update"), damage
+
+
+def test_a_session_whose_events_come_behind_what_was_let_go_of_is_read_whole_and_said_to_be(
+    damaged: Callable[..., Report], way: str
+) -> None:
+    """Without its last event but one the turn has ended when its last event comes."""
+    report = damaged(f"delete from ledger.events where seq = 4 and stream_no = {STREAM.format('whole')}")
+    said = [
+        "1 long sessions were read whole, because events of them come behind what was let go of: memory followed their length (default/whole)"
+    ]
+    assert report.notes == (said if way == "in pieces" else [])
+
+
+def test_a_session_that_does_not_say_that_it_is_all_eval_is_summed_as_what_it_is(
+    damaged: Callable[..., Report],
+) -> None:
+    report = damaged(
+        f"update projection_a.session_facts set kind = 'eval' where session_no = {SESSION.format('holed')}"
+    )
+    assert broken(report) == {"I4": {"session_facts.kind is not what it should be"}}
+
+
 @pytest.fixture
-def long(written: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
+def long(written: str, way: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
     """A connection in whose transaction ``fork``, with its two turns, counts as long and is summed by blocks of one turn."""
     monkeypatch.setattr(blocks, "FAN", 2)
     monkeypatch.setattr(blocks, "LONG", 1)

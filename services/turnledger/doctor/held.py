@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import chain
 from sys import maxsize
 from typing import Any, NamedTuple
 
@@ -29,6 +30,11 @@ GONE_AND_HERE = "what a stream has seen is not the events that are there and tho
 UNREADABLE = "an event's bytes are no event any more"
 CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
 """Rows of a long result that are in memory at once; an older libpq gives them one by one."""
+FETCHED = 250
+"""Rows of one answer of a server-side cursor: a record may have a mebibyte."""
+PIECE_EVENTS = 1000
+PIECE_BYTES = 4 * 1024 * 1024
+"""Of a long session at once."""
 
 
 @dataclass(slots=True)
@@ -115,6 +121,22 @@ def stored_events(
             yield session_no, tuple(row)
 
 
+def in_pieces(connection: psycopg.Connection[Any], session_no: int) -> Generator[list[StoredEvent]]:
+    """The rows of one session about in the order of contract 5, some at a time. Beside it others can be asked for."""
+    piece: list[StoredEvent] = []
+    size = 0
+    with connection.cursor("verify_events", binary=True) as cursor:
+        cursor.itersize = FETCHED
+        for row in cursor.execute(query("verify/ordered_events"), {"session_no": session_no}):
+            piece.append(row)
+            size += len(row[0])
+            if len(piece) >= PIECE_EVENTS or size >= PIECE_BYTES:
+                yield piece
+                piece, size = [], 0
+    if piece:
+        yield piece
+
+
 def as_events(
     ref: SessionRef, streams: Sequence[StoredStream], rows: Iterable[StoredEvent]
 ) -> tuple[list[HeldEvent], list[Fault]]:
@@ -172,7 +194,12 @@ def events_faults(
         faults += _seen_faults(
             one, place, sorted(seq for seq in held if seq >= 0), sum(seq < 0 for seq in held)
         )
-        faults += _day_faults(one, place, held)
+        latest = max(one.days, default=None)
+        lost = next(
+            ((seq, day) for seq, day in held.items() if seq >= 0 and not _findable(one, latest, seq, day)),
+            None,
+        )
+        faults += _day_faults(place, lost)
         faults += _receipt_faults(one, place, held, receipt_keys)
     return faults
 
@@ -181,10 +208,11 @@ def _named(ref: SessionRef) -> Row:
     return {"tenant": ref.tenant, "session_id": ref.session_id}
 
 
-def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int], receipts: int) -> list[Fault]:
+def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int] | _Runs, receipts: int) -> list[Fault]:
     """``numbers`` ascending; ``receipts``: how many events without one there are."""
     # A stream that is merely extended is written late: the greatest number in the ledger counts as well (design 3.2).
-    hi = max(one.hi, numbers[-1] if numbers else -1)
+    last = numbers.last if isinstance(numbers, _Runs) else max(numbers, default=-1)
+    hi = max(one.hi, last)
     seen = StreamSeen(hi, one.chunks)
     unseen = next((seq for seq in numbers if seq not in seen), None)
     if unseen is not None:
@@ -209,7 +237,7 @@ def _seen_faults(one: StoredStream, place: Row, numbers: Sequence[int], receipts
     return []
 
 
-def _lacking(seen: StreamSeen, numbers: Sequence[int]) -> int | None:
+def _lacking(seen: StreamSeen, numbers: Iterable[int]) -> int | None:
     """The least number that counts as seen and is not among ``numbers`` (ascending)."""
     after_hole = {first: last + 1 for first, last in seen.holes()}
     at = 0
@@ -222,17 +250,17 @@ def _lacking(seen: StreamSeen, numbers: Sequence[int]) -> int | None:
     return at if at <= seen.hi else None
 
 
-def _day_faults(one: StoredStream, place: Row, held: Mapping[int, date]) -> list[Fault]:
-    """A number whose day is not written down would not be found when it comes again."""
-    latest = max(one.days, default=None)
-    for seq, day in held.items():
-        if seq < 0:
-            continue
-        known = one.days.get(day)
-        if known is None or seq < known[0] or (seq > known[1] and day != latest):
-            row = {**place, "seq": seq, "day": day.isoformat()}
-            return [Fault("I1", "a number's day is not written down", row)]
-    return []
+def _findable(one: StoredStream, latest: date | None, seq: int, day: date) -> bool:
+    """A number whose day is not written down would not be found when it comes again. ``latest``: the last day that is."""
+    known = one.days.get(day)
+    return known is not None and seq >= known[0] and (seq <= known[1] or day == latest)
+
+
+def _day_faults(place: Row, lost: tuple[int, date] | None) -> list[Fault]:
+    if lost is None:
+        return []
+    row = {**place, "seq": lost[0], "day": lost[1].isoformat()}
+    return [Fault("I1", "a number's day is not written down", row)]
 
 
 def _receipt_faults(
@@ -248,12 +276,130 @@ def _receipt_faults(
     names = computed.keys() if one.vacuumed else stored.keys() | computed.keys()
     for seq in sorted(names, reverse=True):
         if stored.get(seq) != computed.get(seq):
-            row = {**place, "ordinal": -1 - seq, "receipt_key": receipt_keys.get((one.stream_no, seq))}
-            return [Fault("I1", "a receipt and the event that it stands for do not agree", row)]
-    if one.receipts != len(stored):
-        row = {**place, "receipts": one.receipts, "known": len(stored)}
-        return [Fault("I1", "a stream's count of receipts is not that of its receipts", row)]
-    return []
+            return [_not_agreeing(place, -1 - seq, receipt_keys.get((one.stream_no, seq)))]
+    return _receipt_count(one, place)
+
+
+def _not_agreeing(place: Row, ordinal: int, receipt_key: str | None) -> Fault:
+    row = {**place, "ordinal": ordinal, "receipt_key": receipt_key}
+    return Fault("I1", "a receipt and the event that it stands for do not agree", row)
+
+
+def _receipt_count(one: StoredStream, place: Row) -> list[Fault]:
+    if one.receipts == len(one.known):
+        return []
+    row = {**place, "receipts": one.receipts, "known": len(one.known)}
+    return [Fault("I1", "a stream's count of receipts is not that of its receipts", row)]
+
+
+class _Runs:
+    """Numbers that rise, as runs of neighbours."""
+
+    def __init__(self) -> None:
+        self._runs: list[list[int]] = []
+        """[first, last]."""
+        self._count = 0
+
+    @property
+    def last(self) -> int:
+        return self._runs[-1][1] if self._runs else -1
+
+    def append(self, seq: int) -> None:
+        if self._runs and self._runs[-1][1] + 1 == seq:
+            self._runs[-1][1] = seq
+        else:
+            self._runs.append([seq, seq])
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(range(first, last + 1) for first, last in self._runs)
+
+
+class _Met:
+    """What of one stream has passed."""
+
+    def __init__(self, one: StoredStream) -> None:
+        self.stream = one
+        self.numbers = _Runs()
+        self.latest = max(one.days, default=None)
+        self.day = date.min
+        """Of the last number."""
+        self.lost: tuple[int, date] | None = None
+        """The first number that would not be found, and its day."""
+        self.receipts = 0
+        self.met: dict[int, bool] = {}
+        """Ordinals of events without a number, and whether a receipt stands for them."""
+        self.wrong: tuple[int, str] | None = None
+        """The least ordinal whose receipt is another one, and the key of its event."""
+
+
+class Muster:
+    """I1 of one long session: ``events_faults`` of events that pass in about the order of contract 5, some at a time. Holds the runs of their numbers, and
+    the ordinal of an event without one."""
+
+    def __init__(self, ref: SessionRef, streams: Sequence[StoredStream]) -> None:
+        self._ref = ref
+        self._streams = {one.stream_no: _Met(one) for one in streams}
+        self.twice: list[Fault] = []
+
+    def add(self, events: Iterable[HeldEvent]) -> None:
+        for event, stream_no, seq, day in events:
+            met = self._streams[stream_no]
+            if seq < 0:
+                self._add_receipt(met, -1 - seq, day, event.receipt_key)
+            elif seq <= met.numbers.last:
+                self._tell_twice(met, seq, met.day, day)
+            else:
+                met.numbers.append(seq)
+                met.day = day
+                if met.lost is None and not _findable(met.stream, met.latest, seq, day):
+                    met.lost = (seq, day)
+
+    def _add_receipt(self, met: _Met, ordinal: int, day: date, receipt_key: str | None) -> None:
+        known = met.stream.known.get(ordinal)
+        if ordinal in met.met:
+            self._tell_twice(met, -1 - ordinal, day if known is None else known[1], day)
+        met.met[ordinal] = receipt_key is not None
+        met.receipts += 1
+        if (
+            receipt_key is not None
+            and known != (receipt_hash(receipt_key), day)
+            and (met.wrong is None or ordinal < met.wrong[0])
+        ):
+            met.wrong = (ordinal, receipt_key)
+
+    def _tell_twice(self, met: _Met, seq: int, one: date, other: date) -> None:
+        place = {**_named(self._ref), **met.stream.names, "seq": seq}
+        days = sorted({one.isoformat(), other.isoformat()})
+        self.twice.append(Fault("I1", TWICE, {**place, "days": days}))
+
+    def faults(self) -> list[Fault]:
+        """Once all have passed."""
+        if self.twice:
+            # What else is wrong follows from these.
+            return self.twice
+        faults: list[Fault] = []
+        for met in self._streams.values():
+            one = met.stream
+            place = {**_named(self._ref), **one.names}
+            faults += _seen_faults(one, place, met.numbers, met.receipts)
+            faults += _day_faults(place, met.lost)
+            faults += self._receipt_faults(met, place)
+        return faults
+
+    @staticmethod
+    def _receipt_faults(met: _Met, place: Row) -> list[Fault]:
+        wrong = met.wrong
+        if not met.stream.vacuumed:
+            alone = min((at for at in met.stream.known if not met.met.get(at)), default=None)
+            if alone is not None and (wrong is None or alone < wrong[0]):
+                return [_not_agreeing(place, alone, None)]
+        if wrong is not None:
+            return [_not_agreeing(place, *wrong)]
+        return _receipt_count(met.stream, place)
 
 
 def conflict_faults(

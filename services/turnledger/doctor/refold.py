@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -44,6 +45,21 @@ _IN_TURN: tuple[tuple[str, str, tuple[columns.Column, ...]], ...] = (
 )
 
 
+def _at_position(beside: str) -> Callable[[Row], Hashable]:
+    return lambda row: (row["stream_no"], row["seq"], row[beside])
+
+
+COMPARED: dict[str, tuple[tuple[columns.Column, ...], Callable[[Row], Hashable]]] = {
+    "turns": ((*columns.TURNS, ("digest", "text")), itemgetter("turn_key")),
+    "turn_records": (_RECORD, itemgetter("turn_no")),
+    **{table: ((*listed, ("turn_no", "int4")), itemgetter(key)) for table, key, listed in _IN_TURN},
+    "session_facts": (columns.FACTS, lambda row: 0),
+    "findings": (_FINDING, itemgetter("turn_no", "check")),
+    **{table: (listed, _at_position(SEVERAL.get(table, "seq"))) for table, listed in POINT_KINDS.items()},
+}
+"""Of each table the columns that are compared, and the key that is unique in a session."""
+
+
 # --- I4 ---------------------------------------------------------------------------------------------------------------------------
 
 
@@ -61,7 +77,7 @@ class StoredProjection:
         return self.rows.get((table, session_no), [])
 
 
-_PROJECTED: dict[str, tuple[str, ...]] = {
+PROJECTED: dict[str, tuple[str, ...]] = {
     "turns": (*_TURN, *_names_of(columns.TURNS), "revision", "digest"),
     "turn_records": (*_TURN, "revision", "digest", "record"),
     **{table: (*_TURN, *_names_of(listed)) for table, _, listed in _IN_TURN},
@@ -76,7 +92,7 @@ def load_projection(
 ) -> StoredProjection:
     """Everything that ingest wrote of some sessions."""
     rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for table in _PROJECTED:
+    for table in PROJECTED:
         for row in _load(connection, slot, table, sessions):
             rows[table, row["session_no"]].append(row)
     return StoredProjection(rows)
@@ -89,7 +105,7 @@ def ask_projection(connection: psycopg.Connection[Any], slot: str) -> StoredProj
 
 def _load(connection: psycopg.Connection[Any], slot: str, table: str, sessions: Sequence[int]) -> list[Row]:
     where = sql.SQL("source = 'fold'") if table == "findings" else None
-    return load(connection, slot, table, _PROJECTED[table], sessions, where)
+    return load(connection, slot, table, PROJECTED[table], sessions, where)
 
 
 def projection_faults(
@@ -99,91 +115,61 @@ def projection_faults(
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
     number = ref.session_no
     turns, records = stored.of("turns", number), stored.of("turn_records", number)
-    numbers: dict[str, int | None] = {row["turn_key"]: row["turn_no"] for row in turns}
-    faults = compare(
-        "I4",
-        "turns",
-        named,
-        (*columns.TURNS, ("digest", "text")),
-        lambda row: row["turn_key"],
-        [{**turn.flat, "digest": turn.digest} for turn in fold.turns],
-        turns,
-    )
-    faults += compare(
-        "I4",
+    numbers: dict[str, int] = {row["turn_key"]: row["turn_no"] for row in turns}
+    held = {"turns": turns, "turn_records": records}
+    revisions = _revision_faults(named, turns, records)
+    del turns, records
+    faults: list[Fault] = []
+    for table, computed in projected(fold, numbers, there=bool(events)):
+        rows = held.pop(table) if table in held else stored.of(table, number)
+        faults += compare("I4", table, named, *COMPARED[table], computed, rows)
+        if table == "turn_records":
+            faults += revisions
+    places = {point_place(one.event): (one.stream_no, one.seq) for one in events}
+    for table in POINT_KINDS:
+        found = []
+        for row in fold.points.get(table, []):
+            stream_no, seq = places[row_place(row)]
+            found.append({**row, "stream_no": stream_no, "seq": seq})
+        faults += compare("I4", table, named, *COMPARED[table], found, stored.of(table, number))
+    return faults
+
+
+def projected(
+    fold: SessionFold, numbers: Mapping[str, int], *, there: bool
+) -> Iterator[tuple[str, list[Row]]]:
+    """The rows that a fold gives, by table, those at positions of events apart. ``numbers`` of turns by their keys, as they are stored; ``there``: the
+    session has an event."""
+    yield "turns", [{**turn.flat, "digest": turn.digest} for turn in fold.turns]
+    yield (
         "turn_records",
-        named,
-        _RECORD,
-        lambda row: row["turn_no"],
         [
             {"turn_no": numbers[turn.turn.key], "digest": turn.digest, "record": turn.body}
             for turn in fold.turns
             if turn.turn.key in numbers
         ],
-        records,
     )
-    faults += _revision_faults(named, turns, records)
-    del turns, records
-    for table, key, listed in _IN_TURN:
-        computed = [
+    for table, _, _ in _IN_TURN:
+        rows = [
             {**row, "turn_no": numbers.get(turn.turn.key)}
             for turn in fold.turns
             for row in _rows_of(table, turn.calls, turn.tools, turn.parts)
         ]
-        computed += [{**row, "turn_no": None} for row in _rows_of(table, fold.calls, fold.tools, fold.parts)]
-        faults += compare(
-            "I4",
-            table,
-            named,
-            (*listed, ("turn_no", "int4")),
-            lambda row, key=key: row[key],  # type: ignore[misc]  # a lambda has no annotations
-            computed,
-            stored.of(table, number),
-        )
-    faults += compare(
-        "I4",
-        "session_facts",
-        named,
-        columns.FACTS,
-        lambda row: 0,
-        [fold.facts] if events else [],
-        stored.of("session_facts", number),
-    )
-    faults += compare(
-        "I4",
+        rows += [{**row, "turn_no": None} for row in _rows_of(table, fold.calls, fold.tools, fold.parts)]
+        yield table, rows
+    yield "session_facts", [fold.facts] if there else []
+    found = [
+        *((numbers.get(turn.turn.key), turn.findings) for turn in fold.turns),
+        (None, fold.findings),
+    ]
+    yield (
         "findings",
-        named,
-        _FINDING,
-        lambda row: (row["turn_no"], row["check"]),
         [
             {**group, "turn_no": turn_no}
-            for turn_no, found in [
-                *((numbers.get(turn.turn.key), turn.findings) for turn in fold.turns),
-                (None, fold.findings),
-            ]
-            for group in grouped(ref.tenant, ref.session_id, found)
+            for turn_no, of_turn in found
+            for group in grouped(fold.tenant, fold.session_id, of_turn)
         ],
-        stored.of("findings", number),
     )
-    places = {_point_key(one.event): (one.stream_no, one.seq) for one in events}
-    for table, listed in POINT_KINDS.items():
-        rows = []
-        for row in fold.points.get(table, []):
-            stream_no, seq = places[
-                row["producer"], row["epoch"], row["stream"], row["seq"], row["receipt_key"]
-            ]
-            rows.append({**row, "stream_no": stream_no, "seq": seq})
-        beside = SEVERAL.get(table, "seq")
-        faults += compare(
-            "I4",
-            table,
-            named,
-            listed,
-            lambda row, beside=beside: (row["stream_no"], row["seq"], row[beside]),  # type: ignore[misc]  # a lambda has no annotations
-            rows,
-            stored.of(table, number),
-        )
-    return faults
 
 
 def _rows_of(table: str, calls: Iterable[Row], tools: Iterable[Row], parts: Iterable[Any]) -> list[Row]:
@@ -198,22 +184,23 @@ def _revision_faults(named: Row, turns: Iterable[Row], records: Iterable[Row]) -
     """Revisions are arrival history: no fold tells them, but both tables say the same and none is below 1."""
     revisions = {row["turn_no"]: row["revision"] for row in records}
     return [
-        Fault(
-            "I4",
-            "a turn and its record are not of one revision",
-            {
-                **named,
-                "turn_key": row["turn_key"],
-                "turn": row["revision"],
-                "record": revisions.get(row["turn_no"]),
-            },
-        )
+        revision_fault(named, row["turn_key"], row["revision"], revisions.get(row["turn_no"]))
         for row in turns
         if row["revision"] < 1 or revisions.get(row["turn_no"], row["revision"]) != row["revision"]
     ]
 
 
-def _point_key(event: Event) -> tuple[str, int, str, int | None, str | None]:
+def revision_fault(named: Row, turn_key: str, turn: int, record: int | None) -> Fault:
+    row = {**named, "turn_key": turn_key, "turn": turn, "record": record}
+    return Fault("I4", "a turn and its record are not of one revision", row)
+
+
+def row_place(row: Row) -> tuple[str, int, str, int | None, str | None]:
+    """The identity of the event at whose position a row stands."""
+    return row["producer"], row["epoch"], row["stream"], row["seq"], row["receipt_key"]
+
+
+def point_place(event: Event) -> tuple[str, int, str, int | None, str | None]:
     receipt_key = event.receipt_key if event.seq is None else None
     return event.producer, event.epoch, event.stream, event.seq, receipt_key
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -16,36 +17,36 @@ from turnledger.doctor.rows import Row, compare, load
 from turnledger.doctor.shares import share_faults
 from turnledger.fold import columns
 from turnledger.fold.document import session_rows
-from turnledger.fold.findings import MOST_REDACTIONS, grouped, redacted_at_ingest
+from turnledger.fold.findings import grouped, redacted_at_ingest
 from turnledger.fold.model import SessionFold
 from turnledger.fold.ownership import DECIDING, Ownership, decide, holder
-from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, overlay, roll_up
+from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, overlay, part_of, roll_up
+from turnledger.fold.shares import Share
+from turnledger.rollup.blocks import split
 from turnledger.rollup.rows import kept_overlay
 from turnledger.store.read import SessionRef, of_slot
 
 _FINDING: tuple[columns.Column, ...] = (("severity", "text"), ("count", "int8"), ("rows", "jsonb"))
 _TURN_OVERLAY: tuple[columns.Column, ...] = (("digest", "text"), *columns.TURN_OVERLAY)
 
-_TABLES: dict[str, tuple[columns.Column, ...]] = {
-    "sessions": columns.SESSIONS,
-    "ai_usage": columns.AI_USAGE,
-    "tool_usage": columns.TOOL_USAGE,
-    "mcp_usage": columns.MCP_USAGE,
-    "hour_parts": columns.HOUR_PARTS,
-    "call_overlay": columns.CALL_OVERLAY,
-    "part_overlay": columns.PART_OVERLAY,
-    "repriced": columns.REPRICED,
+_Compared = tuple[tuple[columns.Column, ...], Callable[[Row], Hashable]]
+
+_SUMMED: dict[str, _Compared] = {
+    "sessions": (columns.SESSIONS, lambda row: 0),
+    "ai_usage": (columns.AI_USAGE, itemgetter("provider", "model")),
+    "tool_usage": (columns.TOOL_USAGE, itemgetter("tool_name", "origin")),
+    "mcp_usage": (columns.MCP_USAGE, itemgetter("server_name", "tool_name")),
+    "hour_parts": (columns.HOUR_PARTS, itemgetter("hour", "provider", "model")),
+    "findings": (_FINDING, itemgetter("check")),
 }
-_KEYS: dict[str, Callable[[Row], Hashable]] = {
-    "sessions": lambda row: 0,
-    "ai_usage": lambda row: (row["provider"], row["model"]),
-    "tool_usage": lambda row: (row["tool_name"], row["origin"]),
-    "mcp_usage": lambda row: (row["server_name"], row["tool_name"]),
-    "hour_parts": lambda row: (row["hour"], row["provider"], row["model"]),
-    "call_overlay": lambda row: row["call_key"],
-    "part_overlay": lambda row: row["part_key"],
-    "repriced": lambda row: (row["call_key"], row["part_key"], row["run_no"]),
+"""What a session has as one: of each table the columns that are compared, and the key that is unique in a session."""
+OVERLAID: dict[str, _Compared] = {
+    "call_overlay": (columns.CALL_OVERLAY, itemgetter("call_key")),
+    "part_overlay": (columns.PART_OVERLAY, itemgetter("part_key")),
+    "repriced": (columns.REPRICED, itemgetter("call_key", "part_key", "run_no")),
+    "turn_overlay": (_TURN_OVERLAY, itemgetter("turn_key")),
 }
+"""The same of what is laid over its turns and calls."""
 
 
 @dataclass(slots=True)
@@ -88,24 +89,44 @@ def families(connection: psycopg.Connection[Any], slot: str) -> Families:
 
 def decide_alone(ref: SessionRef, facts: Sequence[Row], calls: Sequence[Row]) -> Ownership:
     """The same of a session that shares nothing, from its rows: its findings, and what it says it inherits of nobody."""
-    return decide([holder(ref.session_id, facts[0] if facts else {}, list(calls))])
+    return decide([holder(ref.session_id, facts[0] if facts else {}, _with_key(calls))])
+
+
+def decide_long_alone(connection: psycopg.Connection[Any], slot: str, ref: SessionRef) -> Ownership:
+    """The same of a long session: only calls that it says it inherits matter where nobody else has any."""
+    names = ["call_key", "order_key", *DECIDING]
+    links = ("parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
+    facts = load(connection, slot, "session_facts", links, [ref.session_no])
+    return decide_alone(
+        ref, facts, load(connection, slot, "model_calls", names, [ref.session_no], sql.SQL("inherited_event"))
+    )
 
 
 def decide_stored(connection: psycopg.Connection[Any], slot: str, refs: Sequence[SessionRef]) -> Ownership:
-    """Ownership among sessions of one tenant, from their stored calls (which I4 proves)."""
+    """Ownership among sessions of one tenant, from their stored calls (which I4 proves): of those that may be one call with another session's, or say that
+    they are inherited. A long session with sub-agents has many others."""
     numbers = [ref.session_no for ref in refs]
-    names = ["session_no", "call_key", "order_key", *DECIDING]
     calls: dict[int, list[Row]] = defaultdict(list)
-    for row in load(connection, slot, "model_calls", names, numbers):
-        calls[row["session_no"]].append(row)
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(of_slot("verify/deciding", slot), {"sessions": numbers})
+        names = [column.name for column in cursor.description or ()]
+        for values in cursor:
+            row = dict(zip(names, values, strict=True))
+            calls[row["session_no"]].append(row)
     links = ("parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
     facts = {
         row["session_no"]: row
         for row in load(connection, slot, "session_facts", ["session_no", *links], numbers)
     }
     return decide(
-        holder(ref.session_id, facts.get(ref.session_no, {}), calls[ref.session_no]) for ref in refs
+        holder(ref.session_id, facts.get(ref.session_no, {}), _with_key(calls[ref.session_no]))
+        for ref in refs
     )
+
+
+def _with_key(calls: Iterable[Row]) -> list[Row]:
+    """Rows of calls that no fold makes have no key, or may have none: I4 tells, and nobody owns them."""
+    return [call for call in calls if call["call_key"] is not None]
 
 
 @dataclass(slots=True)
@@ -122,8 +143,8 @@ class StoredRollup:
         return self.rows.get((table, session_no), [])
 
 
-_SET = {
-    **_TABLES,
+SET = {
+    **{table: listed for table, (listed, _) in (_SUMMED | OVERLAID).items()},
     "turn_overlay": (("turn_no", "int4"), *_TURN_OVERLAY),
     "findings": (("turn_no", "int4"), ("check", "text"), *_FINDING),
     "rollup_shares": (("level", "int4"), ("block", "int4"), ("share", "text")),
@@ -133,7 +154,7 @@ _SET = {
 def load_rollup(connection: psycopg.Connection[Any], slot: str, sessions: Sequence[int]) -> StoredRollup:
     """Everything that the rollup worker set for some sessions."""
     rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for table in _SET:
+    for table in SET:
         for row in _load(connection, slot, table, sessions):
             rows[table, row["session_no"]].append(row)
     return StoredRollup(rows)
@@ -145,7 +166,7 @@ def ask_rollup(connection: psycopg.Connection[Any], slot: str) -> StoredRollup:
 
 
 def _load(connection: psycopg.Connection[Any], slot: str, table: str, sessions: Sequence[int]) -> list[Row]:
-    names = ["session_no", *(name for name, _ in _SET[table])]
+    names = ["session_no", *(name for name, _ in SET[table])]
     where = sql.SQL("source = 'rollup'") if table == "findings" else None
     return load(connection, slot, table, names, sessions, where)
 
@@ -180,10 +201,9 @@ def rollup_faults(
                 "overlay": overlay(turn.record, sums),
             }
         )
-    delivery = _delivery(conflicts, dead_letters, redactions)
+    delivery = delivery_findings(conflicts, dead_letters, redactions)
     faults = _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
-    shares = stored.of("rollup_shares", ref.session_no)
-    return [*faults, *share_faults(ref, rows, turn_numbers, owner, price, shares)]
+    return [*faults, *_share_faults(ref, rows, turn_numbers, owner, price, stored)]
 
 
 def kept_faults(
@@ -211,16 +231,39 @@ def kept_faults(
         {**sums.row, "turn_key": key, "digest": digests[key], "overlay": kept_overlay(sums)}
         for key, sums in computed.turns.items()
     ]
-    delivery = [*_delivery(conflicts, dead_letters, redactions), *late]
+    delivery = [*delivery_findings(conflicts, dead_letters, redactions), *late]
     faults = _faults(ref, computed, laid, delivery, ownership, turn_numbers, stored)
+    return [*faults, *_share_faults(ref, rows, turn_numbers, owner, price, stored)]
+
+
+def _share_faults(
+    ref: SessionRef,
+    rows: SessionRows,
+    turn_numbers: Mapping[str, int],
+    owner: Callable[[str], str],
+    price: PriceFunction,
+    stored: StoredRollup,
+) -> list[Fault]:
     shares = stored.of("rollup_shares", ref.session_no)
-    return [*faults, *share_faults(ref, rows, turn_numbers, owner, price, shares)]
+
+    def computed() -> dict[int, Share] | None:
+        if any(row["turn_key"] not in turn_numbers for row in rows.turns):
+            return None
+        _, by_block = split(rows, turn_numbers, lambda row: turn_numbers.get(row["turn_key"]))
+        # A part holds rows of its own, so only its share is kept.
+        return {block: part_of(part, owner, price).share for block, part in sorted(by_block.items())}
+
+    return share_faults(ref, rows.facts, computed, shares)
 
 
-def _delivery(conflicts: Sequence[Row], dead_letters: Sequence[Row], redactions: Sequence[Row]) -> list[Row]:
+def delivery_findings(
+    conflicts: Sequence[Row], dead_letters: Sequence[Row], redactions: Sequence[Row]
+) -> list[Row]:
     found: list[Row] = [{"check": "conflict", "severity": "error", "row": row} for row in conflicts]
     found += [{"check": "dead_letter", "severity": "error", "row": row} for row in dead_letters]
-    return [*found, *redacted_at_ingest(redactions[:MOST_REDACTIONS], len(redactions))]
+    # The first are enough: a harness that redacts nothing has one in every event.
+    first = [{name: value for name, value in row.items() if name != "total"} for row in redactions]
+    return [*found, *redacted_at_ingest(first, redactions[0]["total"] if redactions else 0)]
 
 
 def _faults(
@@ -236,43 +279,48 @@ def _faults(
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
     number = ref.session_no
     rows: dict[str, Iterable[Row]] = {
+        "call_overlay": computed.calls,
+        "part_overlay": computed.parts,
+        "repriced": computed.repriced,
+        "turn_overlay": laid,
+    }
+    faults = own_faults(ref, computed, delivery, ownership, stored)
+    for table, of_table in rows.items():
+        faults += compare("I5", table, named, *OVERLAID[table], of_table, stored.of(table, number))
+    faults += misnumbered(named, stored.of("turn_overlay", number), turn_numbers)
+    return faults
+
+
+def own_faults(
+    ref: SessionRef,
+    computed: SessionRollup,
+    delivery: Sequence[Row],
+    ownership: Ownership,
+    stored: StoredRollup,
+) -> list[Fault]:
+    """The same of what a session has as one: its sums and findings."""
+    named = {"tenant": ref.tenant, "session_id": ref.session_id}
+    rows: dict[str, Iterable[Row]] = {
         "sessions": [computed.session],
         "ai_usage": computed.ai_usage,
         "tool_usage": computed.tool_usage,
         "mcp_usage": computed.mcp_usage,
         "hour_parts": computed.hour_parts,
-        "call_overlay": computed.calls,
-        "part_overlay": computed.parts,
-        "repriced": computed.repriced,
     }
-    faults: list[Fault] = []
-    for table, listed in _TABLES.items():
-        faults += compare("I5", table, named, listed, _KEYS[table], rows[table], stored.of(table, number))
-    faults += compare(
-        "I5",
-        "turn_overlay",
-        named,
-        _TURN_OVERLAY,
-        lambda row: row["turn_key"],
-        laid,
-        stored.of("turn_overlay", number),
-    )
-    faults += [
-        Fault(
-            "I5", "what is laid over a turn is of another turn number", {**named, "turn_key": row["turn_key"]}
-        )
-        for row in stored.of("turn_overlay", number)
-        if turn_numbers.get(row["turn_key"]) != row["turn_no"]
-    ]
     found = [finding for session_id, finding in ownership.findings if session_id == ref.session_id]
     found += [*computed.findings, *delivery]
-    faults += compare(
-        "I5",
-        "findings",
-        named,
-        _FINDING,
-        lambda row: row["check"],
-        grouped(ref.tenant, ref.session_id, found),
-        stored.of("findings", number),
-    )
+    rows["findings"] = grouped(ref.tenant, ref.session_id, found)
+    faults: list[Fault] = []
+    for table, of_table in rows.items():
+        faults += compare("I5", table, named, *_SUMMED[table], of_table, stored.of(table, ref.session_no))
     return faults
+
+
+def misnumbered(named: Row, laid: Iterable[Row], turn_numbers: Mapping[str, int]) -> list[Fault]:
+    """Rows of ``turn_overlay`` that stand under the number of another turn."""
+    what = "what is laid over a turn is of another turn number"
+    return [
+        Fault("I5", what, {**named, "turn_key": row["turn_key"]})
+        for row in laid
+        if turn_numbers.get(row["turn_key"]) != row["turn_no"]
+    ]

@@ -93,35 +93,54 @@ def compare(
     for row in stored:
         name = key(row)
         if name in have:
-            faults.append(
-                Fault(
-                    invariant,
-                    f"{table} has two rows of one key",
-                    {**named, "table": table, "key": _told(name)},
-                )
-            )
+            faults.append(Fault(invariant, doubled(table), place_of(named, table, name)))
         have[name] = row
     for row in computed:
         name = key(row)
-        place = {**named, "table": table, "key": _told(name)}
         other = have.pop(name, None)
         if other is None:
-            faults.append(Fault(invariant, f"{table} lacks a row", place))
+            faults.append(Fault(invariant, lacking(table), place_of(named, table, name)))
             continue
-        for column, kind in columns:
-            if not same(row[column], other[column], kind):
-                found = {"column": column, "stored": _told(other[column]), "computed": _told(row[column])}
-                faults.append(
-                    Fault(invariant, f"{table}.{column} is not what it should be", {**place, **found})
-                )
-                break
-    faults.extend(
-        Fault(
-            invariant, f"{table} has a row that should not be", {**named, "table": table, "key": _told(name)}
-        )
-        for name in have
-    )
+        found = differing(invariant, table, named, columns, name, row, other)
+        if found is not None:
+            faults.append(found)
+    faults.extend(Fault(invariant, beyond(table), place_of(named, table, name)) for name in have)
     return faults
+
+
+def place_of(named: Mapping[str, Any], table: str, name: Hashable) -> Row:
+    """What finds a row: its session, its table, its key."""
+    return {**named, "table": table, "key": _told(name)}
+
+
+def doubled(table: str) -> str:
+    return f"{table} has two rows of one key"
+
+
+def lacking(table: str) -> str:
+    return f"{table} lacks a row"
+
+
+def beyond(table: str) -> str:
+    return f"{table} has a row that should not be"
+
+
+def differing(
+    invariant: str,
+    table: str,
+    named: Mapping[str, Any],
+    columns: Sequence[Column],
+    name: Hashable,
+    computed: Row,
+    stored: Row,
+) -> Fault | None:
+    """The first column in which a row is not what it should be."""
+    for column, kind in columns:
+        if not same(computed[column], stored[column], kind):
+            found = {"column": column, "stored": _told(stored[column]), "computed": _told(computed[column])}
+            place = place_of(named, table, name)
+            return Fault(invariant, f"{table}.{column} is not what it should be", {**place, **found})
+    return None
 
 
 def same(computed: Any, stored: Any, kind: str) -> bool:

@@ -10,22 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from turnledger.doctor.faults import Fault
 from turnledger.doctor.rows import Row
-from turnledger.fold.rollup import PriceFunction, SessionRows, part_of
 from turnledger.fold.shares import Share, load
-from turnledger.rollup.blocks import FORMAT, basis_of, levels_of, split
+from turnledger.rollup.blocks import FORMAT, basis_of, levels_of
 from turnledger.store.read import SessionRef
 
 
 def share_faults(
     ref: SessionRef,
-    rows: SessionRows,
-    turn_numbers: Mapping[str, int],
-    owner: Callable[[str], str],
-    price: PriceFunction,
+    facts: Row,
+    computed: Callable[[], dict[int, Share] | None],
     stored: Sequence[Row],
 ) -> list[Fault]:
-    """``rows``: those that a fresh fold gives; ``turn_numbers``: those of the projection; ``stored``: {level, block, share}. A session without shares is
-    read whole by the next roll-up, whatever its length: nothing is wrong with that."""
+    """``facts``: those that a fresh fold gives; ``computed`` answers with what each block of turns adds, None where a turn has no number in the projection:
+    then its rows are not what they should be (I4), and which turns make a block follows from them. ``stored``: {level, block, share}. A session without
+    shares is read whole by the next roll-up, whatever its length: nothing is wrong with that."""
     named = {"tenant": ref.tenant, "session_id": ref.session_id}
     kept = {(row["level"], row["block"]): row["share"] for row in stored}
     basis = kept.pop((0, 0), None)
@@ -33,18 +31,15 @@ def share_faults(
         if kept:
             return [Fault("I5", "shares of a session do not say what they were made for", named)]
         return []
-    if basis != basis_of(rows.facts):
+    if basis != basis_of(facts):
         if _of_another_format(basis):
             # The next roll-up makes them anew.
             return []
-        row = {**named, "stored": basis, "computed": basis_of(rows.facts)}
+        row = {**named, "stored": basis, "computed": basis_of(facts)}
         return [Fault("I5", "shares of a session were made for something else than it is", row)]
-    if any(row["turn_key"] not in turn_numbers for row in rows.turns):
-        # Which turns make a block follows from their rows, which are not what they should be (I4).
+    shares_of = computed()
+    if shares_of is None:
         return []
-    _, by_block = split(rows, turn_numbers, lambda row: turn_numbers.get(row["turn_key"]))
-    # A part holds rows of its own, so only its share is kept.
-    shares_of = {block: part_of(part, owner, price).share for block, part in sorted(by_block.items())}
     faults: list[Fault] = []
     for level, of_level in enumerate(levels_of(shares_of), 1):
         for block, share in of_level.items():

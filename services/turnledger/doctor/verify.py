@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from turnledger.doctor import long
 from turnledger.doctor.audit import hourly_rows, ledger_faults, read_rows
 from turnledger.doctor.faults import INVARIANTS, SHOWN, Fault, Report
 from turnledger.doctor.held import (
@@ -43,6 +44,7 @@ from turnledger.doctor.resum import (
     StoredRollup,
     ask_rollup,
     decide_alone,
+    decide_long_alone,
     decide_stored,
     families,
     kept_faults,
@@ -51,9 +53,11 @@ from turnledger.doctor.resum import (
 )
 from turnledger.doctor.rows import Row
 from turnledger.doctor.scope import Scope, SortedNumbers, one_session, what_came_since
+from turnledger.fold.findings import MOST_REDACTIONS
 from turnledger.fold.ownership import Ownership
 from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
+from turnledger.fold.state import NeedsHistory
 from turnledger.fold.vacuumed import late_after_vacuum
 from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.store.connect import connect
@@ -193,6 +197,8 @@ class _Verifier:
         self.judged: dict[int, set[str]] = {}
         """What a look at a session that waits has already told: a second look would tell it twice."""
         self.refused = 0
+        self.held_whole: dict[int, str] = {}
+        """Long sessions that were read whole after all, with their names."""
 
     def run(self, settle_seconds: float) -> Report:
         with self.connection.transaction():
@@ -221,6 +227,13 @@ class _Verifier:
             self.report.notes.append(
                 f"{self.refused} sessions have rows that Postgres refused (dead letters `refused_by_database`): their events are in the "
                 "ledger, those rows are not in the projection"
+            )
+        if self.held_whole:
+            names = sorted(self.held_whole.values())
+            shown = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+            self.report.notes.append(
+                f"{len(names)} long sessions were read whole, because events of them come behind what was let go of: memory followed their "
+                f"length ({shown})"
             )
         return self.report
 
@@ -308,13 +321,14 @@ class _Verifier:
     ) -> None:
         """Prove I1, I4, I5 and I7 of some sessions, all from the caller's snapshot. ``owners`` by tenant where they share calls; ``pending_kin``: of
         these somebody who may share one is still to be written."""
-        for refs in _portions(sessions):
-            self.look_at(refs, first=first, owners=owners, pending_kin=pending_kin)
+        for refs, alone in _portions(sessions):
+            self.look_at(refs, long_one=alone, first=first, owners=owners, pending_kin=pending_kin)
 
     def look_at(
         self,
         refs: Sequence[SessionRef],
         *,
+        long_one: bool,
         first: bool,
         owners: Mapping[str, Ownership] | None,
         pending_kin: Collection[int],
@@ -325,14 +339,19 @@ class _Verifier:
         stored = self.stored(refs, active_slot(connection))
         for ref in refs:
             number = ref.session_no
-            if owners is None:
+            if owners is not None:
+                ownership = owners[ref.tenant]
+            elif long_one:
+                ownership = decide_long_alone(connection, active_slot(connection), ref)
+            else:
                 projection = stored.projection
                 ownership = decide_alone(
                     ref, projection.of("session_facts", number), projection.of("model_calls", number)
                 )
+            if long_one and number not in stored.vacuumed:
+                faults = self.faults_of_long(ref, stored, ownership, first=first)
             else:
-                ownership = owners[ref.tenant]
-            faults = self.faults_of(ref, stored, ownership, first=first)
+                faults = self.faults_of(ref, stored, ownership, first=first)
             if any(letter["reason"] == "refused_by_database" for letter in stored.letters[number]):
                 lacking = [
                     fault
@@ -371,7 +390,7 @@ class _Verifier:
             *self.written(slot, numbers),
             self.by_session(query("verify/conflicts"), numbers),
             self.by_session(query("verify/dead_letters"), numbers),
-            self.by_session(query("verify/redactions"), numbers),
+            self.by_session(query("verify/redactions"), numbers, most=MOST_REDACTIONS),
             kept,
             kept_of(connection, numbers),
             prices_of(self.price, connection),
@@ -393,6 +412,33 @@ class _Verifier:
         for session_no, row in rows:
             found[session_no].append(row)
         return lambda ref: found.pop(ref.session_no, [])
+
+    def faults_of_long(
+        self, ref: SessionRef, stored: _Stored, ownership: Ownership, *, first: bool
+    ) -> list[Fault]:
+        """The same faults as ``faults_of``, of a session that is not held as a whole unless one of its events comes behind what was let go of."""
+        number = ref.session_no
+        beside = long.Beside(
+            streams=stored.streams.get(number, []),
+            conflicts=stored.conflicts[number],
+            letters=stored.letters[number],
+            redactions=stored.redactions[number],
+            kept=stored.kept[number],
+            ownership=ownership,
+            price=stored.price,
+            rollup=stored.rollup,
+            shown=self.report.shown,
+        )
+        try:
+            proven = long.prove(self.connection, active_slot(self.connection), ref, beside)
+        except NeedsHistory:
+            self.held_whole[number] = f"{ref.tenant}/{ref.session_id}"
+            return self.faults_of(ref, stored, ownership, first=first)
+        if first:
+            self.report.sessions += 1
+            self.report.events += proven.events
+            self.report.turns += proven.turns
+        return proven.faults
 
     def faults_of(
         self, ref: SessionRef, stored: _Stored, ownership: Ownership, *, first: bool
@@ -477,9 +523,9 @@ class _Verifier:
 
     # ---- reading ---------------------------------------------------------------------------------------------------------------
 
-    def by_session(self, statement: bytes, sessions: Sequence[int]) -> dict[int, list[Row]]:
+    def by_session(self, statement: bytes, sessions: Sequence[int], **more: object) -> dict[int, list[Row]]:
         found: dict[int, list[Row]] = defaultdict(list)
-        for row in read_rows(self.connection, statement, {"sessions": list(sessions)}):
+        for row in read_rows(self.connection, statement, {"sessions": list(sessions), **more}):
             found[row.pop("session_no")].append(row)
         return found
 
@@ -502,15 +548,18 @@ class _Verifier:
         return {session_no for session_no, unflushed, marked in found if unflushed or marked}
 
 
-def _portions(sessions: Sequence[_Sized]) -> Iterator[list[SessionRef]]:
-    """At most ``PAGE`` sessions and about ``PAGE_EVENTS`` events each, never none."""
+def _portions(sessions: Sequence[_Sized]) -> Iterator[tuple[list[SessionRef], bool]]:
+    """At most ``PAGE`` sessions and about ``PAGE_EVENTS`` events each, never none; and whether it is a long session, alone."""
     portion: list[SessionRef] = []
     events = 0
     for one in sessions:
+        if one.events > long.LONG_EVENTS:
+            yield [one.ref], True
+            continue
         if portion and (len(portion) == PAGE or events + one.events > PAGE_EVENTS):
-            yield portion
+            yield portion, False
             portion, events = [], 0
         portion.append(one.ref)
         events += one.events
     if portion:
-        yield portion
+        yield portion, False

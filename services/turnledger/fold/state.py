@@ -576,6 +576,19 @@ class SessionState:
             size += self._held.size_bytes
         return size + 900 * len(self._streams) + 700 * len(self._turns) + 100 * len(self._gone)
 
+    @property
+    def let_go(self) -> bool:
+        """Something was let go of: what was taken of events before can change no more without ``NeedsHistory``, an open process apart."""
+        return self._dropped
+
+    def holds(self, turn_key: str) -> bool:
+        """Whether a turn that was taken may be taken again in another form. One that was let go of may not without ``NeedsHistory``."""
+        if self._stale:
+            return True
+        if self._kept is not None:
+            return not self._dropped
+        return turn_key in self._turns
+
     def drop_closed(self) -> None:
         """Let go of events of closed turns beyond a small budget. Call it only once everything extended so far is committed to the ledger."""
         if self._stale:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnledger.contract.event import Event
 from turnledger.fold.model import Row
@@ -364,3 +367,73 @@ def test_other_tenants_and_other_parents_share_none() -> None:
 def test_a_holder_is_made_from_the_facts_of_its_session() -> None:
     made = holder("f", {"fork_parent_session_id": "p", "fork_at_seq": 3, "name": "x"}, [])
     assert made == Holder("f", fork_parent_session_id="p", fork_at_seq=3)
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.integers(0, 4),  # seq
+        st.sampled_from([None, "m1", "m2"]),
+        st.sampled_from([None, "c1", "c2"]),
+        st.sampled_from([None, "t1", "t2"]),
+        st.booleans(),
+        st.sampled_from([5, 6]),
+    ),
+    max_size=4,
+)
+
+
+@given(
+    calls=st.lists(CALLS, min_size=1, max_size=3),
+    parents=st.lists(st.sampled_from([None, "s0", "s1", "s2"]), min_size=3, max_size=3),
+    forks=st.lists(st.sampled_from([None, "s0", "s1", "s2"]), min_size=3, max_size=3),
+    cut=st.integers(0, 4),
+)
+def test_a_call_without_an_identity_in_another_session_decides_nothing(
+    calls: list[Any], parents: list[str | None], forks: list[str | None], cut: int
+) -> None:
+    """What ``verify`` leaves out where it decides a family (``verify/deciding.sql``)."""
+    holders = [
+        Holder(
+            f"s{at}",
+            parents[at],
+            forks[at],
+            None,
+            cut,
+            [
+                call(
+                    f"{at}-{n}",
+                    seq=seq,
+                    message_id=message,
+                    model_call_id=call_id,
+                    turn_key=turn,
+                    inherited_event=inherited,
+                    output_tokens=output,
+                )
+                for n, (seq, message, call_id, turn, inherited, output) in enumerate(of_session)
+            ],
+        )
+        for at, of_session in enumerate(calls)
+    ]
+
+    def shared(name: str) -> set[Any]:
+        held: dict[Any, set[str]] = {}
+        for one in holders:
+            for row in one.calls:
+                held.setdefault(row[name], set()).add(one.session_id)
+        return {found for found, sessions in held.items() if found is not None and len(sessions) > 1}
+
+    messages, call_ids = shared("message_id"), shared("model_call_id")
+    fewer = [
+        replace(
+            one,
+            calls=[
+                row
+                for row in one.calls
+                if row["inherited_event"] or row["message_id"] in messages or row["model_call_id"] in call_ids
+            ],
+        )
+        for one in holders
+    ]
+    decided, again = decide(holders), decide(fewer)
+    assert again.owners == decided.owners
+    assert again.findings == decided.findings

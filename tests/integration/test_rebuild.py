@@ -548,6 +548,27 @@ def test_sessions_that_move_after_they_were_rolled_up_are_rolled_up_together(
         shows_the_same(lived, rebuilder)
 
 
+def test_a_long_session_is_not_read_beside_others(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.send([event for n in range(4) for event in turn("long-one", 3 * n, f"t{n}", call(f"long{n}", 4))])
+    lived.send(turn("short-one", 0, "t", call("short", 4)))
+    read: list[str] = []
+    real = many.load
+
+    def counted(do: Any, number: int) -> Any:
+        loaded = real(do, number)
+        read.append(loaded.rows.session_id)
+        return loaded
+
+    monkeypatch.setattr(many, "LONG", 3)
+    monkeypatch.setattr(many, "load", counted)
+    with rebuilt(lived, connection) as rebuilder:
+        assert "short-one" in read
+        assert "long-one" not in read
+        shows_the_same(lived, rebuilder)
+
+
 def test_of_sessions_that_are_rolled_up_together_one_that_is_written_meanwhile_holds_nobody_up(
     lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,8 @@ def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource) 
     done = Many()
     with do.connection.transaction():
         locked = [
-            row["session_no"] for row in do.rows("lock_sessions", sessions=list(candidates), count=SESSIONS)
+            row["session_no"]
+            for row in do.rows("lock_sessions", sessions=list(candidates), count=SESSIONS, long=LONG)
         ]
         taken = [row["session_no"] for row in do.rows("take_many", sessions=locked)] if locked else []
         if not taken:

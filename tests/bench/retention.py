@@ -104,7 +104,7 @@ def main() -> None:
             "live: one worker drains a topic", count, drain(there.kafka_bootstrap, topic, first, count, 1)[0]
         )
         read = partial(from_topic, there.kafka_bootstrap, topic)
-        starts = read(first, "now")
+        starts = read(first, "1s")
         table.add("`replay topics` into an empty ledger", count, read(second) - starts)
         table.add("`replay topics` where all is known", count, read(first) - starts)
         table.measured("rolled up", count, partial(rolled_up, first))

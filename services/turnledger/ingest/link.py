@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import psycopg
 
 from turnledger.store import fence
-from turnledger.store.connect import connect
+from turnledger.store.connect import connect, look_keys_up
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,8 +65,7 @@ class Link:
 
     def _open(self) -> Connection:
         connection = connect(self.database_url, self.application, autocommit=True)
-        # All statements of the hot path look keys up. A plan that scans is one made while a table was small.
-        connection.execute("set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off")
+        look_keys_up(connection)
         self.backend = fence.backend(connection)
         self._connection = connection
         self.fresh = True

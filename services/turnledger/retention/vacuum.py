@@ -25,6 +25,7 @@ from turnledger.fold.session import fold_session
 from turnledger.fold.vacuumed import in_order
 from turnledger.ingest import load
 from turnledger.store import vacuumed
+from turnledger.store.connect import look_keys_up
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
 from turnledger.store.read import SessionRef, active_slot
@@ -99,6 +100,7 @@ def is_persistent(events: Sequence[Event]) -> bool:
 def vacuum(connection: Connection, ref: SessionRef, order: Order) -> Went | Stays:
     """Let go of a session. ``connection`` is in autocommit mode. Raises what psycopg raises: then nothing was done to it."""
     load_as_microseconds(connection)
+    look_keys_up(connection)
     pause = PAUSE_SECONDS
     last = "others write it all the time: it is tried again with the next run"
     for _ in range(ATTEMPTS):

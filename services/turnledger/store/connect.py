@@ -105,6 +105,11 @@ def place(database_url: str) -> str:
     return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
+def look_keys_up(connection: psycopg.Connection[Any]) -> None:
+    """For a connection all of whose statements look keys up: a plan that scans is one made while a table was small, or without statistics of it."""
+    connection.execute("set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off")
+
+
 def away(database_url: str, error: Exception) -> DatabaseAway:
     """The sentence for a connection that failed or was lost."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -117,7 +117,7 @@ def rounds(text: bytes, size: int) -> Iterator[bytes]:
     while written < size:
         day = datetime.date(2026, 1, 1) + datetime.timedelta(days=number)
         made = text.replace(ROUND.encode(), b"%d" % number).replace(DAY.encode(), day.isoformat().encode())
-        made = _RISING.sub(lambda found, at=number: b"%d" % (int(found[1]) + at * int(found[2])), made)  # type: ignore[misc]
+        made = _RISING.sub(lambda found, at=number: b"%d" % (int(found[1]) + at * int(found[2])), made)  # type: ignore[misc]  # a lambda has no annotations
         written += len(made)
         number += 1
         yield made

@@ -271,7 +271,7 @@ def test_a_session_that_is_folded_piece_by_piece_is_the_same_to_the_byte(
     again: list[int] = []
     real = shadow.LongFold._whole
     monkeypatch.setattr(shadow, "LONG_EVENTS", 0)
-    monkeypatch.setattr(shadow, "HELD_EVENTS", 2)
+    monkeypatch.setattr("turnledger.store.read.PIECE_EVENTS", 2)
     monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
     monkeypatch.setattr(
         shadow.LongFold, "_whole", lambda fold: (again.append(fold.entry.session_no), real(fold))
@@ -292,7 +292,7 @@ def test_the_memory_of_a_fold_does_not_follow_the_length_of_a_session(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shadow, "LONG_EVENTS", 200)
-    monkeypatch.setattr(shadow, "HELD_EVENTS", 200)
+    monkeypatch.setattr("turnledger.store.read.PIECE_EVENTS", 200)
     monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
     request = {"domain": "a.example", "decision": "allowed"}
     for session, turns in (("shorter", 50), ("longer", 400)):

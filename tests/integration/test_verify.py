@@ -16,8 +16,8 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from tests.stack import databases, servers
 from tests.stack.commands import Running, eventually, run
 from tests.stack.topics import Record, Topic, create_topic, produce, run_apart
-from turnledger.doctor import held, refold, resum
 from turnledger.doctor import long as long_sessions
+from turnledger.doctor import refold, resum
 from turnledger.doctor import verify as verifying
 from turnledger.doctor.faults import Report
 from turnledger.doctor.naming import NoSuchSession
@@ -186,7 +186,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_sessions, "ROWS", 1)
     monkeypatch.setattr(long_sessions, "LARGE", 1)
     monkeypatch.setattr(long_sessions, "AHEAD", 1)
-    monkeypatch.setattr(held, "PIECE_EVENTS", 2)
+    monkeypatch.setattr("turnledger.store.read.PIECE_EVENTS", 2)
     monkeypatch.setattr(state, "CLOSED_BUDGET", 0)
 
 

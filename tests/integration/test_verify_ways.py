@@ -14,7 +14,6 @@ from tests.property import fleets
 from tests.stack import databases, servers
 from tests.stack.commands import Running, eventually
 from tests.stack.topics import Record, create_topic, produce
-from turnledger.doctor import held
 from turnledger.doctor.faults import Report
 from turnledger.doctor.verify import verify_on
 from turnledger.pricing import packaged, price_call
@@ -95,7 +94,7 @@ def test_what_the_workers_wrote_holds_in_pieces_of_any_size(
 ) -> None:
     whole = proven(link)
     in_pieces(monkeypatch)
-    monkeypatch.setattr(held, "PIECE_EVENTS", piece)
+    monkeypatch.setattr("turnledger.store.read.PIECE_EVENTS", piece)
     report = proven(link)
     assert told(report) == told(whole) == []
     assert (report.sessions, report.events, report.turns) == (whole.sessions, whole.events, whole.turns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
@@ -30,11 +30,6 @@ GONE_AND_HERE = "what a stream has seen is not the events that are there and tho
 UNREADABLE = "an event's bytes are no event any more"
 CHUNK = 500 if psycopg.pq.version() >= 170_000 else 1
 """Rows of a long result that are in memory at once; an older libpq gives them one by one."""
-FETCHED = 250
-"""Rows of one answer of a server-side cursor: a record may have a mebibyte."""
-PIECE_EVENTS = 1000
-PIECE_BYTES = 4 * 1024 * 1024
-"""Of a long session at once."""
 
 
 @dataclass(slots=True)
@@ -99,6 +94,8 @@ def load_streams(
     return by_session
 
 
+COLUMNS = ("kafka_offset", "stream_no", "seq", "day", "type", "occurred_at")
+"""Of a row, behind its bytes."""
 StoredEvent = tuple[bytes, int, int, int, date, str, int | None]
 """(bytes, Kafka offset, stream_no, seq, day, type, instant), as in ``ledger.events``."""
 
@@ -119,22 +116,6 @@ def stored_events(
             query("verify/events"), {"sessions": list(sessions)}, size=CHUNK
         ):
             yield session_no, tuple(row)
-
-
-def in_pieces(connection: psycopg.Connection[Any], session_no: int) -> Generator[list[StoredEvent]]:
-    """The rows of one session about in the order of contract 5, some at a time. Beside it others can be asked for."""
-    piece: list[StoredEvent] = []
-    size = 0
-    with connection.cursor("verify_events", binary=True) as cursor:
-        cursor.itersize = FETCHED
-        for row in cursor.execute(query("verify/ordered_events"), {"session_no": session_no}):
-            piece.append(row)
-            size += len(row[0])
-            if len(piece) >= PIECE_EVENTS or size >= PIECE_BYTES:
-                yield piece
-                piece, size = [], 0
-    if piece:
-        yield piece
 
 
 def as_events(

@@ -17,12 +17,12 @@ from psycopg import sql
 
 from turnledger.doctor.faults import Fault
 from turnledger.doctor.held import (
+    COLUMNS,
     UNREADABLE,
     HeldEvent,
     Muster,
     StoredStream,
     as_events,
-    in_pieces,
 )
 from turnledger.doctor.meeting import Faults, Meeting
 from turnledger.doctor.refold import (
@@ -54,7 +54,7 @@ from turnledger.fold.rollup import PriceFunction, overlay, part_of, whole
 from turnledger.fold.shares import Share, merged
 from turnledger.fold.state import NeedsHistory, SessionChanges, SessionState
 from turnledger.rollup import blocks
-from turnledger.store.read import SessionRef, of_slot
+from turnledger.store.read import SessionRef, of_slot, ordered_pieces
 
 LONG_EVENTS = 4000
 """A session of more is proven piece by piece: whole it takes about 6 KiB an event."""
@@ -181,7 +181,7 @@ class _Proof:
         muster = Muster(self.ref, self.beside.streams)
         told = Faults(self.beside.shown)
         unreadable = False
-        with closing(in_pieces(self.connection, self.ref.session_no)) as pieces:
+        with closing(ordered_pieces(self.connection, self.ref.session_no, COLUMNS)) as pieces:
             for piece in pieces:
                 events, faults = as_events(self.ref, self.beside.streams, piece)
                 for fault in faults:

@@ -24,18 +24,13 @@ from turnledger.ingest.project import project, receipts_named
 from turnledger.replay.generation import Connection
 from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
-from turnledger.store.read import LedgerUnreadable
+from turnledger.store.read import LedgerUnreadable, ordered_pieces
 from turnledger.store.vacuumed import DETAIL, carry, vacuumed_among
 from turnledger.store.write import store_projection
 from turnledger.store.write_rows import Unit
 
 LONG_EVENTS = 4000
 """A session of more is not held as a whole: about 6 KiB an event."""
-HELD_EVENTS = 1000
-"""Of a long session at once."""
-HELD_BYTES = 4 * 1024 * 1024
-FETCHED = 250
-"""Rows of one answer of the database: a record may have a mebibyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +93,11 @@ def _read(rows: Iterable[tuple[int, int, int, int, int, bytes]]) -> Iterator[tup
 
 def _in_pieces(connection: Connection, session_no: int) -> Iterator[list[Stored]]:
     """The events of one session, some at a time. In the caller's transaction."""
-    piece: list[Stored] = []
-    size = 0
-    with connection.cursor("ordered_events", binary=True) as cursor:
-        cursor.itersize = FETCHED
-        cursor.execute(query("replay/ordered_events"), {"session_no": session_no})
-        for _, one in _read(cursor):
-            piece.append(one)
-            size += one.event.length
-            if len(piece) >= HELD_EVENTS or size >= HELD_BYTES:
-                yield piece
-                piece, size = [], 0
-    if piece:
-        yield piece
+    for piece in ordered_pieces(connection, session_no, ("kafka_offset", "stream_no", "seq", "batch_no")):
+        rows = (
+            (session_no, stream_no, seq, offset, batch, raw) for raw, offset, stream_no, seq, batch in piece
+        )
+        yield [one for _, one in _read(rows)]
 
 
 def shared_out(

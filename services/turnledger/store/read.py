@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -13,6 +14,12 @@ from turnledger.contract.reader import Rejected
 from turnledger.errors import TurnledgerError
 from turnledger.fold.version import FOLD_VERSION
 from turnledger.store.named import query
+
+PIECE_EVENTS = 1000
+PIECE_BYTES = 4 * 1024 * 1024
+"""Of a long session at once."""
+FETCHED = 250
+"""Rows of one answer of the database: a record may have a mebibyte."""
 
 
 class LedgerUnreadable(TurnledgerError):
@@ -51,6 +58,28 @@ def session_events(connection: psycopg.Connection[Any], session_no: int) -> list
             event.position = offset
             found.append(event)
     return found
+
+
+def ordered_pieces(
+    connection: psycopg.Connection[Any], session_no: int, columns: Sequence[str]
+) -> Generator[list[tuple[Any, ...]]]:
+    """The events of one session about in the order of contract 5, some at a time: ``raw``, then these columns of ``ledger.events``. In the caller's
+    transaction; beside it others can be asked for."""
+    statement = query("read/ordered_events").replace(
+        b"{columns}", ", ".join(f"e.{name}" for name in ("raw", *columns)).encode()
+    )
+    piece: list[tuple[Any, ...]] = []
+    size = 0
+    with connection.cursor("ordered_events", binary=True) as cursor:
+        cursor.itersize = FETCHED
+        for row in cursor.execute(statement, {"session_no": session_no}):
+            piece.append(row)
+            size += len(row[0])
+            if len(piece) >= PIECE_EVENTS or size >= PIECE_BYTES:
+                yield piece
+                piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def active_slot(connection: psycopg.Connection[Any]) -> str:

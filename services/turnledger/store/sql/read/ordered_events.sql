@@ -1,9 +1,9 @@
--- Every accepted event of a session, about in the order of contract 5: an event that comes behind its place costs a second reading, no more.
+-- Every accepted event of a session, some columns of ledger.events, about in the order of contract 5: an event that comes behind its place costs a second reading, no more.
 -- Stream by stream through its index (`offset 0`): statistics that are behind would have the planner read the whole table for one session.
-select st.session_no, e.stream_no, e.seq, e.kafka_offset, e.batch_no, e.raw
+select {columns}
 from ledger.streams st
 cross join lateral (
-    select e.stream_no, e.seq, e.kafka_offset, e.batch_no, e.raw, e.occurred_at from ledger.events e where e.stream_no = st.stream_no offset 0
+    select e.* from ledger.events e where e.stream_no = st.stream_no offset 0
 ) e
 where st.session_no = %(session_no)s
 order by

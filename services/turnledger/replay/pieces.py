@@ -16,21 +16,18 @@ from turnledger.replay.follow import beyond
 from turnledger.replay.generation import Connection, Rebuild, open_rebuild, yielding
 from turnledger.replay.shadow import fold_sessions
 from turnledger.rollup.hours import set_hours
-from turnledger.rollup.many import roll_up_many
 from turnledger.rollup.prices import PriceSource
 from turnledger.rollup.rows import Statements
-from turnledger.rollup.session import TRANSIENT
 from turnledger.rollup.settings import RollupSettings
-from turnledger.rollup.worker import CANDIDATES, REFUSALS, Rollup, Tick
+from turnledger.rollup.worker import CANDIDATES, Rollup, Tick
 from turnledger.store.connect import connect
 from turnledger.store.instants import load_as_microseconds
 from turnledger.store.named import query
 from turnledger.store.read import of_slot
 from turnledger.store.write import PROJECTED
 
-MANY = 1000
-"""Sessions among which some are chosen that no other process is at."""
-MANY_WINDOW = 20_000
+MARKS = 20_000
+"""Oldest marks looked at."""
 RESTS_SECONDS = 1.0
 """A session that nothing marked for so long is rolled up, …"""
 WAITS_SECONDS = 5.0
@@ -58,9 +55,6 @@ class ShadowRollup(Rollup):
 
     def turn(self) -> Tick:
         """Some sessions; the hours where no session was left. ``met`` counts what another process is at."""
-        tick = self._many()
-        if tick.done:
-            return tick
         tick = self.tick(now=True)
         if not tick.done and not tick.met:
             hours = set_hours(self._statements())
@@ -68,29 +62,11 @@ class ShadowRollup(Rollup):
             tick.met = int(hours is None)
         return tick
 
-    def _many(self) -> Tick:
-        """Sessions that are alone and new here, together."""
-        do = self._statements()
-        marked = self._marked(do, MANY)
-        if not marked:
-            return Tick()
-        try:
-            found = roll_up_many(do, marked, self.price)
-        except (*TRANSIENT, *REFUSALS):
-            # One of them cannot be set: each by itself tells which.
-            return Tick()
-        for number in found.left:
-            self._one(do, number, True)
-        return Tick(found.done + len(found.left), len(found.torn))
-
-    def _marked(self, do: Statements, count: int) -> list[int]:
+    def _candidates(self, do: Statements, now: bool) -> list[int]:
         rows = do.rows(
-            "shadow_marked", window=MANY_WINDOW, count=count, rests=RESTS_SECONDS, waits=WAITS_SECONDS
+            "shadow_marked", window=MARKS, count=CANDIDATES, rests=RESTS_SECONDS, waits=WAITS_SECONDS
         )
         return [row["session_no"] for row in rows]
-
-    def _candidates(self, do: Statements, now: bool) -> list[int]:
-        return self._marked(do, CANDIDATES)
 
 
 @dataclass(slots=True)

@@ -16,8 +16,7 @@ from turnledger.fold import shares
 from turnledger.fold.model import Row
 from turnledger.fold.rollup import PriceFunction, SessionRollup, SessionRows, part_of, whole
 from turnledger.fold.shares import Share, merged
-from turnledger.rollup.rows import Loaded, Statements
-from turnledger.store.write import copy
+from turnledger.rollup.rows import Loaded, Place, Statements
 from turnledger.store.write_binary import RowEncoder
 
 FAN = 16
@@ -75,7 +74,7 @@ def roll_up_blocks(
     """The sums of a session of which these blocks were read, or (None) all. Keeps the shares that moved, if it is long."""
     if moved is None and len(loaded.turn_numbers) <= LONG:
         if has_shares:
-            do.run("delete", "rollup_shares", session_no=loaded.session_no)
+            do.run("delete", "rollup_shares", sessions=[loaded.session_no])
         part = part_of(loaded.rows, owner, price)
         return _with_sole(whole(loaded.rows, part.share, [part]), part.share)
     outside, by_block = split(loaded.rows, loaded.turn_numbers, lambda row: row["turn_no"])
@@ -133,7 +132,7 @@ def _append(rows: Sequence[Row], row: Row) -> None:
 def _keep_all(do: Statements, loaded: Loaded, shares_of: dict[int, Share], has_shares: bool) -> list[Share]:
     """Keep every share of a long session, unless its rows are just moving from turn to turn; all shares of the highest level."""
     if has_shares:
-        do.run("delete", "rollup_shares", session_no=loaded.session_no)
+        do.run("delete", "rollup_shares", sessions=[loaded.session_no])
     if not loaded.once:
         return list(shares_of.values())
     levels = levels_of(shares_of)
@@ -143,12 +142,8 @@ def _keep_all(do: Statements, loaded: Loaded, shares_of: dict[int, Share], has_s
         for level, of_level in enumerate(levels, 1)
         for block, share in of_level.items()
     ]
-    copy(
-        do.connection,
-        f"{do.slot}.rollup_shares",
-        _SHARES.names,
-        [_SHARES.encode(loaded.session_no, row) for row in rows],
-    )
+    encoded = [_SHARES.encode(loaded.session_no, row) for row in rows]
+    do.copy("rollup_shares", tuple(_SHARES.names), encoded)
     return list(levels[-1].values())
 
 
@@ -160,28 +155,35 @@ def levels_of(shares_of: dict[int, Share]) -> list[dict[int, Share]]:
     return levels
 
 
+def neighbours(moved: Iterable[int]) -> list[Place]:
+    """The blocks beside those of level 1 that moved, under the same block above, and beside those above them; of the highest level none."""
+    found: list[Place] = []
+    of_level = set(moved)
+    for level in range(1, LEVELS):
+        above = {block // FAN for block in of_level}
+        beside = {block for one in above for block in range(one * FAN, (one + 1) * FAN)}
+        found += [(level, block) for block in sorted(beside - of_level)]
+        of_level = above
+    return found
+
+
 def _keep_moved(do: Statements, loaded: Loaded, shares_of: dict[int, Share]) -> list[Share]:
     """Keep the shares that moved on every level, made of them and of their neighbours; all shares of the highest level."""
     number = loaded.session_no
+    there: dict[int, dict[int, Share]] = defaultdict(dict)
+    for row in do.shares({number: neighbours(shares_of)}, LEVELS):
+        there[row["level"]][row["block"]] = shares.load(row["share"])
     kept: list[tuple[int, int, str]] = []
     of_level = shares_of
     for level in range(1, LEVELS + 1):
         kept += [(level, block, share.dump()) for block, share in of_level.items()]
-        if level == LEVELS:
-            break
-        above = {block // FAN for block in of_level}
-        neighbours = [
-            block for one in above for block in range(one * FAN, (one + 1) * FAN) if block not in of_level
-        ]
-        found = do.rows("shares", session_no=number, level=level, blocks=neighbours)
-        all_of_it = of_level | {row["block"]: shares.load(row["share"]) for row in found}
-        of_level = {one: merged(members) for one, members in _grouped_above(all_of_it).items()}
-    found = do.rows("shares_of_level", session_no=number, level=LEVELS)
-    top = {row["block"]: shares.load(row["share"]) for row in found if row["block"] not in of_level}
+        if level < LEVELS:
+            above = _grouped_above(there[level] | of_level)
+            of_level = {one: merged(members) for one, members in above.items()}
     if kept:
-        levels, blocks, texts = zip(*kept, strict=True)
-        do.run("set_shares", session_no=number, levels=list(levels), blocks=list(blocks), shares=list(texts))
-    return [*top.values(), *of_level.values()]
+        levels, blocks, texts = map(list, zip(*kept, strict=True))
+        do.run("set_shares", sessions=[number] * len(kept), levels=levels, blocks=blocks, shares=texts)
+    return list((there[LEVELS] | of_level).values())
 
 
 def _grouped_above(of_level: Mapping[int, Share]) -> dict[int, Sequence[Share]]:

@@ -166,7 +166,7 @@ def _write(do: Statements, session_no: int, gone: set[Claim], new: set[Claim]) -
         pairs = sorted(gone, key=_place)
         do.run(
             "unclaim",
-            session_no=session_no,
+            sessions=[session_no] * len(pairs),
             identities=[identity for identity, _, _, _ in pairs],
             keys=[key for _, key, _, _ in pairs],
             turns=[turn_no for _, _, _, turn_no in pairs],

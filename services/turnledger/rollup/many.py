@@ -1,4 +1,4 @@
-"""Many sessions in one transaction, as long as none is long and none holds a call that another may hold: for a generation that is built.
+"""Many sessions in one transaction, as long as each is alone: no call of theirs may be another's, and of a long one few turns have moved.
 
 The rules are those of one session (``rollup.session``), and the code is: reads are answered from what was read at once, rows are gathered and written
 at once. One session by itself costs some sixty round trips; most of a ledger is sessions that are alone.
@@ -6,172 +6,252 @@ at once. One session by itself costs some sixty round trips; most of a ledger is
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from turnledger.fold.model import Row
-from turnledger.rollup.blocks import LONG
+from turnledger.rollup.blocks import FAN, LEVELS, LONG, blocks_of, neighbours, turns_of
 from turnledger.rollup.claims import claims_of, number_identity
 from turnledger.rollup.prices import PriceSource
-from turnledger.rollup.rows import ALSO, READ, Loaded, Statements, Torn, load, rows_of
+from turnledger.rollup.rows import ALSO, BY_TURN, READ, Loaded, Place, Statements, Torn, array, load, rows_of
 from turnledger.rollup.session import set_rows
 from turnledger.store.write import copy
 
-SESSIONS = 100
-"""Of one transaction."""
-ANY = ({"turns": None, "basis": None},)
-"""The marks of a session without shares in which any turn may have moved."""
+SESSIONS = 64
+"""Of one transaction, and of those that are to be rolled up apart."""
+BLOCKS = LONG // FAN
+"""Of a long session so many may have moved: then no more is read of it than of a short one."""
 
 
 @dataclass(slots=True)
 class Many:
     """What became of some sessions."""
 
-    done: int = 0
-    left: list[int] = field(default_factory=list)
-    """They keep their marks: each is to be rolled up by itself."""
+    done: list[int] = field(default_factory=list)
+    apart: list[int] = field(default_factory=list)
+    """They have their marks: each is to be rolled up by itself."""
     torn: list[int] = field(default_factory=list)
-    """Somebody wrote in between: they are marked anew."""
+    """Somebody wrote in between: they have their marks."""
+
+
+class _Apart(Exception):
+    """More of the session is wanted than was read."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What the marks of a session are about."""
+
+    marks: list[Row]
+    blocks: set[int] | None
+    """The blocks of a long session that moved; None: all of it is to be read."""
+
+    @property
+    def turns(self) -> set[int] | None:
+        """The turns that moved; None: any may have."""
+        found: set[int] = set()
+        for mark in self.marks:
+            if mark["turns"] is None:
+                return None
+            found.update(mark["turns"])
+        return found
+
+    @property
+    def read(self) -> list[int] | None:
+        """The numbers of the turns that are read; None: all."""
+        return None if self.blocks is None else turns_of(self.blocks)
+
+    @property
+    def small(self) -> bool:
+        """Whether it is a short session, or a long one of which little moved."""
+        if self.blocks is None:
+            return self.marks[0]["basis"] is None
+        return len(self.blocks) <= BLOCKS
 
 
 class _Gathered(Statements):
     """The statements of one transaction over sessions that were read at once."""
 
-    def __init__(self, do: Statements, sessions: Sequence[int]) -> None:
+    def __init__(self, do: Statements, taken: Mapping[int, _Taken]) -> None:
         super().__init__(do.connection, do.slot, shadow=do.shadow)
+        self._taken = taken
         self._found: dict[int, dict[str, list[Row]]] = {
-            number: {name: [] for name in (*READ, *ALSO)} for number in sessions
+            number: {name: [] for name in (*READ, *ALSO)} for number in taken
         }
+        self._shares: dict[int, list[Row]] = {number: [] for number in taken}
         self._records: dict[tuple[int, int], Row] = {}
-        self._new: set[int] = set()
-        self._deletes: list[tuple[bytes, dict[str, object]]] = []
+        self._asked: set[tuple[int, int]] = set()
+        self._of_one: list[tuple[str, tuple[str, ...], Sequence[bytes]]] = []
+        """Rows of the session at hand …"""
+        self._changes_of_one: list[tuple[tuple[str, str], dict[str, list[object]]]] = []
+        """… and what is to be changed before they are written."""
         self._rows: dict[str, list[bytes]] = defaultdict(list)
         self._names: dict[str, tuple[str, ...]] = {}
-        self._kept: dict[str, int] = {}
-        self._kept_deletes = 0
-        texts = {name: do.text("projected", table, listed) for name, (table, listed) in READ.items()}
-        texts |= {name: do.text(name) for name in ALSO}
-        with do.connection.pipeline():
-            cursors = {
-                name: do.connection.cursor(binary=True).execute(_of_each(text), {"sessions": list(sessions)})
-                for name, text in texts.items()
-            }
-        for name, cursor in cursors.items():
+        self._changes: dict[tuple[str, str], dict[str, list[object]]] = {}
+        self._read()
+
+    def _read(self) -> None:
+        every = {number: one.read for number, one in self._taken.items()}
+        whole = {number: turns for number, turns in every.items() if turns is None}
+        parts = {number: turns for number, turns in every.items() if turns is not None}
+        wanted = [
+            (name, self.text("projected", table, listed), whole if name in BY_TURN else every)
+            for name, (table, listed) in READ.items()
+        ]
+        wanted += [(name, self.text("projected_turns", *READ[name]), parts) for name in BY_TURN]
+        wanted += [(name, self.text(name), every) for name in ALSO]
+        with self.connection.pipeline():
+            cursors = [
+                (name, self.connection.cursor(binary=True).execute(_of_each(text), _each(sessions)))
+                for name, text, sessions in wanted
+                if sessions
+            ]
+        for name, cursor in cursors:
             for row in rows_of(cursor):
                 self._found[row.pop("of_session")][name].append(row)
+        if parts:
+            places = {number: neighbours(self._taken[number].blocks or ()) for number in parts}
+            for row in super().shares(places, LEVELS):
+                self._shares[row["session_no"]].append(row)
 
     def session(self, session_no: int, turns: Collection[int] | None = None) -> dict[str, list[Row]]:
-        assert turns is None
+        if turns != self._taken[session_no].read:
+            raise _Apart
         return self._found[session_no]
 
-    def read_records(self, sessions: Collection[int]) -> None:
-        """What :meth:`rows` answers about records of these from then on: of new sessions all are wanted, of others a few."""
-        self._new.update(sessions)
-        for row in super().rows("records_of", sessions=sorted(sessions)):
+    def shares(self, wanted: Mapping[int, Sequence[Place]], highest: int) -> list[Row]:
+        return [row for number in wanted for row in self._shares[number]]
+
+    def read_records(self, wanted: Collection[tuple[int, int]]) -> None:
+        """The records of these (session_no, turn_no) are read at once; those of others when :meth:`rows` is asked for them."""
+        self._asked.update(wanted)
+        numbers, turns = [number for number, _ in wanted], [turn_no for _, turn_no in wanted]
+        for row in super().rows("records_of", sessions=numbers, turns=turns):
             self._records[row["session_no"], row["turn_no"]] = row
 
     def rows(self, name: str, **values: Any) -> list[Row]:
-        if name == "records" and values["session_no"] in self._new:
-            wanted = [(values["session_no"], turn_no) for turn_no in values["turns"]]
-            return [self._records[place] for place in wanted if place in self._records]
         if name == "claimed":
             # Whoever claims what another session claims is not among these.
             return []
+        if name == "records":
+            wanted = [(values["session_no"], turn_no) for turn_no in values["turns"]]
+            if self._asked.issuperset(wanted):
+                return [self._records[place] for place in wanted if place in self._records]
         return super().rows(name, **values)
 
-    def run(self, name: str, table: str = "", **values: object) -> int:
+    def run(self, name: str, table: str = "", **values: Any) -> None:
         # Identities are locked already: all of them were taken in one order.
         if name != "lock_identities":
-            assert name.startswith(("delete", "unclaim")), name
-            self._deletes.append((self.text(name, table), values))
-        return 0
+            self._changes_of_one.append(((name, table), values))
 
     def copy(self, table: str, names: tuple[str, ...], rows: Sequence[bytes]) -> None:
-        self._names[table] = names
-        self._rows[table] += rows
+        self._of_one.append((table, names, rows))
 
     def keep(self) -> None:
-        """What was gathered until now is to be written."""
-        self._kept = {table: len(rows) for table, rows in self._rows.items()}
-        self._kept_deletes = len(self._deletes)
+        """What was gathered of the session at hand is to be written."""
+        for change, values in self._changes_of_one:
+            every = self._changes.setdefault(change, {})
+            for name, listed in values.items():
+                every.setdefault(name, []).extend(listed)
+        for table, names, rows in self._of_one:
+            self._names[table] = names
+            self._rows[table] += rows
+        self.forget()
 
     def forget(self) -> None:
-        """What was gathered since then is not."""
-        for table, rows in self._rows.items():
-            del rows[self._kept.get(table, 0) :]
-        del self._deletes[self._kept_deletes :]
+        """It is not."""
+        self._changes_of_one, self._of_one = [], []
 
     def write(self) -> None:
-        """What was gathered: of each table what goes, then what comes."""
+        """What was kept: first what goes, then what comes."""
         with self.connection.pipeline():
-            for text, values in self._deletes:
-                self.connection.execute(text, values)
+            for (name, table), values in self._changes.items():
+                self.connection.execute(self.text(name, table), values)
         for table, rows in self._rows.items():
             some = list(dict.fromkeys(rows)) if table == "hour_marks" else rows
             copy(self.connection, f"{self.slot}.{table}", self._names[table], some)
 
 
 def _of_each(text: bytes) -> bytes:
-    """A statement about one session as one about many, each row with its session."""
-    inner = text.replace(b"%(session_no)s", b"w.of_session")
+    """A statement about one session, or some of its turns, as one about many, each row with its session."""
+    inner = text.replace(b"%(session_no)s", b"w.of_session").replace(b"%(turns)s", b"w.of_turns")
     return (
-        b"select w.of_session, q.* from unnest(%(sessions)s::int8[]) w (of_session) cross join lateral ("
+        b"select w.of_session, q.* from unnest(%(sessions)s::int8[], %(turns)s::text[]) w (of_session, of_turns) cross join lateral ("
         + inner
         + b"\n) q"
     )
 
 
-def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource) -> Many:
-    """Roll up some of the candidates that have marks, in one transaction. Raises as ``roll_up_session``: then nothing was done."""
+def _each(sessions: Mapping[int, Collection[int] | None]) -> dict[str, object]:
+    return {"sessions": list(sessions), "turns": list(map(array, sessions.values()))}
+
+
+def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource, *, now: bool = False) -> Many:
+    """Roll up those of the candidates that have marks and are alone, in one transaction; ``now``: whether they are due or not. Raises as
+    ``roll_up_session``: then nothing was done."""
+    began = time.monotonic()
     done = Many()
     with do.connection.transaction():
-        locked = [
-            row["session_no"]
-            for row in do.rows("lock_sessions", sessions=list(candidates), count=SESSIONS, long=LONG)
-        ]
-        taken = [row["session_no"] for row in do.rows("take_many", sessions=locked)] if locked else []
+        found = do.rows("lock_sessions", sessions=list(candidates), count=SESSIONS, long=LONG, now=now)
+        done.apart = [row["session_no"] for row in found if not row["locked"]]
+        taken = _take(do, [row["session_no"] for row in found if row["locked"]])
         if not taken:
             return done
-        gathered = _Gathered(do, taken)
-        simple: list[Loaded] = []
-        for number in taken:
-            loaded = load(gathered, number)
-            if loaded is None or not _is_plain(loaded):
-                done.left.append(number)
-            else:
-                simple.append(loaded)
-        alone = _alone(do, gathered, simple)
-        done.left += [one.session_no for one in simple if one.session_no not in alone]
-        simple = [one for one in simple if one.session_no in alone]
-        gathered.read_records({one.session_no for one in simple if not one.before["turn_overlay"]})
-        rolled_up = []
-        for one in simple:
+        gathered = _Gathered(do, {number: one for number, one in taken.items() if one.small})
+        for one in _read(do, gathered, taken):
+            number = one.session_no
             try:
-                set_rows(gathered, one.session_no, ANY, price)
+                set_rows(gathered, number, taken[number].marks, price)
             except Torn:
                 gathered.forget()
-                done.torn.append(one.session_no)
+                done.torn.append(number)
+            except _Apart:
+                gathered.forget()
             else:
                 gathered.keep()
-                rolled_up.append(one.session_no)
+                done.done.append(number)
         gathered.write()
-        do.rolled_up(rolled_up, 0.0)
-        if done.left or done.torn:
-            do.run("mark", sessions=[*done.left, *done.torn])
-        done.done = len(rolled_up)
+        do.rolled_up(done.done, (time.monotonic() - began) / len(taken))
+        left = taken.keys() - done.done
+        do.mark_turns({number: taken[number].turns for number in sorted(left)})
+        done.apart += sorted(left - set(done.torn))
     return done
 
 
+def _take(do: Statements, locked: Sequence[int]) -> dict[int, _Taken]:
+    """The sessions of these that have marks."""
+    marks: dict[int, list[Row]] = defaultdict(list)
+    for mark in do.take_marks(locked) if locked else ():
+        marks[mark["session_no"]].append(mark)
+    return {number: _Taken(of_one, blocks_of(of_one)) for number, of_one in marks.items()}
+
+
+def _read(do: Statements, gathered: _Gathered, taken: Mapping[int, _Taken]) -> list[Loaded]:
+    """Those that are alone, with their locks and the records that they will want."""
+    found = [load(gathered, number, one.read) for number, one in taken.items() if one.small]
+    plain = [one for one in found if one is not None and _is_plain(one)]
+    alone = _alone(do, gathered, plain)
+    read = [one for one in plain if one.session_no in alone]
+    wanted: set[tuple[int, int]] = set()
+    for one in read:
+        new = not one.before["turn_overlay"]
+        turns = one.turn_numbers.values() if new else taken[one.session_no].turns or ()
+        wanted.update((one.session_no, turn_no) for turn_no in turns)
+    gathered.read_records(wanted)
+    return read
+
+
 def _is_plain(loaded: Loaded) -> bool:
-    """Short, now and when it was last rolled up, and without kin."""
+    """Without kin, and short where all of it was read, now and when it was last rolled up."""
     facts = loaded.rows.facts
     return (
         not loaded.vacuumed
         and facts["parent_session_id"] is None
         and facts["fork_parent_session_id"] is None
-        and max(len(loaded.rows.turns), len(loaded.before["turn_overlay"])) <= LONG
+        and (loaded.turns is not None or max(len(loaded.rows.turns), len(loaded.before["turn_overlay"])) <= LONG)
         and not any(row["inherited_event"] for row in loaded.rows.calls)
         and all(row["call_key"] for row in loaded.before["call_claims"])
     )

@@ -46,6 +46,8 @@ _ROLLUP_KEYS = {
     "mcp_usage": ("server_name", "tool_name"),
 }
 _HOUR_KEY = ("hour", "provider", "model")
+Place = tuple[int, int]
+"""(level, block) of a kept share."""
 _REPRICED_KEY = ("call_key", "part_key", "run_no")
 
 DERIVED = ("call_overlay", "part_overlay", "turn_overlay", "repriced", *ROLLUPS)
@@ -98,7 +100,7 @@ READ: dict[str, tuple[str, tuple[str, ...]]] = {
     **{table: (table, _names(listed)) for table, listed in ROLLUPS.items()},
 }
 """What is read of a session: (table, columns)."""
-_BY_TURN = frozenset(
+BY_TURN = frozenset(
     (
         *("turns", "calls", "tools", "contributions"),
         *("call_overlay", "part_overlay", "repriced", "turn_overlay", "call_claims"),
@@ -191,33 +193,31 @@ class Statements:
         row = self.connection.execute(self.text(name), values).fetchone()
         return None if row is None else row[0]
 
-    def run(self, name: str, table: str = "", **values: object) -> int:
-        """How many rows it touched."""
-        return self.connection.execute(self.text(name, table), values).rowcount
+    def run(self, name: str, table: str = "", **values: Any) -> None:
+        """Change rows."""
+        self.connection.execute(self.text(name, table), values)
 
-    def take_marks(self, session_no: int) -> list[Row]:
-        """Take a session's marks: {turns, basis} of each, the numbers of the turns that it is about (None: it may be any), and what the shares of
-        a long session were made for (None where it has none)."""
-        name = "take_shadow_marks" if self.shadow else "take_marks"
-        return self.rows(name, session_no=session_no)
+    def take_marks(self, sessions: Sequence[int]) -> list[Row]:
+        """Take the marks of sessions whose locks are held: {session_no, turns, basis} of each, the numbers of the turns that it is about (None: it may
+        be any), and what the shares of a long session were made for (None where it has none)."""
+        return self.rows("take_shadow_marks" if self.shadow else "take_marks", sessions=list(sessions))
+
+    def mark_turns(self, turns: Mapping[int, Collection[int] | None]) -> None:
+        """Mark sessions: with the numbers of the turns that it is about, None for any."""
+        self.run("mark_turns", sessions=list(turns), turns=list(map(array, turns.values())))
 
     def rolled_up(self, sessions: Sequence[int], seconds: float) -> None:
         """They were, in ``seconds`` each: note when they are due again, or of a generation that is being built that they have to be compared (again)."""
         if self.shadow:
             self.connection.execute(query("replay/doubt"), {"sessions": list(sessions)})
             return
-        for session_no in sessions:
-            self.run(
-                "due",
-                session_no=session_no,
-                seconds=max(LEAST_PAUSE_SECONDS, PAUSE_FACTOR * seconds),
-                took_ms=round(seconds * 1000),
-            )
+        pause = max(LEAST_PAUSE_SECONDS, PAUSE_FACTOR * seconds)
+        self.run("due", sessions=list(sessions), seconds=pause, took_ms=round(seconds * 1000))
 
     def session(self, session_no: int, turns: Collection[int] | None = None) -> dict[str, list[Row]]:
         """Everything of ``READ`` and ``ALSO`` of one session in one round trip: 20 of them would take longer than the rest. ``turns``: of what
         stands beside turns, only these and what stands outside."""
-        some = frozenset() if turns is None else _BY_TURN
+        some = frozenset() if turns is None else BY_TURN
         texts = {
             name: self.text("projected_turns" if name in some else "projected", table, listed)
             for name, (table, listed) in READ.items()
@@ -230,6 +230,14 @@ class Statements:
             }
         return {name: rows_of(cursor) for name, cursor in cursors.items()}
 
+    def shares(self, wanted: Mapping[int, Sequence[Place]], highest: int) -> list[Row]:
+        """Kept shares of long sessions, {session_no, level, block, share}: those at the places that are wanted of each, and all of the highest level."""
+        places = [(number, *place) for number, listed in wanted.items() for place in listed]
+        numbers, levels, blocks = map(list, zip(*places, strict=True)) if places else ([], [], [])
+        return self.rows(
+            "shares", sessions=numbers, levels=levels, blocks=blocks, every=list(wanted), highest=highest
+        )
+
     def copy(self, table: str, names: tuple[str, ...], rows: Sequence[bytes]) -> None:
         """Write rows of a table of this generation."""
         copy(self.connection, f"{self.slot}.{table}", names, rows)
@@ -240,6 +248,11 @@ class Statements:
             wanted = (*CALLS, "turn_no")
             cursor.execute(self.text("calls_of", "", wanted, "c."), {"sessions": sessions, "keys": keys})
             return _once(rows_of(cursor), "session_no", "call_key")
+
+
+def array(numbers: Collection[int] | None) -> str | None:
+    """An array of integers as Postgres reads it: what a statement over many sessions has one of for each."""
+    return None if numbers is None else "{" + ",".join(map(str, sorted(numbers))) + "}"
 
 
 def rows_of(cursor: psycopg.Cursor[Any]) -> list[Row]:
@@ -358,8 +371,8 @@ def remove(do: Statements, session_no: int) -> None:
     """Take back everything of a session that is projected no more."""
     found = do.session(session_no)
     for table in (*DERIVED, "call_claims", "rollup_shares"):
-        do.run("delete", table, session_no=session_no)
-    do.run("delete_findings", session_no=session_no)
+        do.run("delete", table, sessions=[session_no])
+    do.run("delete_findings", sessions=[session_no])
     if found["session"]:
         _put_hours(do, session_no, found["session"][0]["tenant"], found["hour_parts"], [])
 
@@ -382,10 +395,11 @@ def _put_calls(do: Statements, loaded: Loaded, rollup: SessionRollup) -> set[str
     stale = [place for place in before if place not in now or place in moved]
     loose = [key for turn_no, key in stale if turn_no is None]
     if loose:
-        do.run("delete_loose_calls", session_no=loaded.session_no, keys=loose)
+        do.run("delete_loose_calls", sessions=[loaded.session_no] * len(loose), keys=loose)
     if len(loose) < len(stale):
         turns, keys = zip(*(place for place in stale if place[0] is not None), strict=True)
-        do.run("delete_calls", session_no=loaded.session_no, turns=list(turns), keys=list(keys))
+        sessions = [loaded.session_no] * len(turns)
+        do.run("delete_calls", sessions=sessions, turns=list(turns), keys=list(keys))
     _copy(
         do,
         "call_overlay",
@@ -417,10 +431,11 @@ def _put_beside_turns(
     if unique and old.keys() == new.keys() and all(_same(old[one], new[one], names) for one in new):
         return
     if before and loaded.turns is None:
-        do.run("delete", table, session_no=loaded.session_no)
+        do.run("delete", table, sessions=[loaded.session_no])
     elif before:
-        do.run("delete_of_turns", table, session_no=loaded.session_no, turns=sorted(loaded.turns or ()))
-        do.run("delete_loose", table, session_no=loaded.session_no)
+        turns = sorted({row["turn_no"] for row in before if row["turn_no"] is not None})
+        do.run("delete_of_turns", table, sessions=[loaded.session_no] * len(turns), turns=turns)
+        do.run("delete_loose", table, sessions=[loaded.session_no])
     _copy(do, table, encoder, [encoder.encode(loaded.session_no, row["turn_no"], row) for row in placed])
 
 
@@ -443,7 +458,7 @@ def _put_turns(do: Statements, loaded: Loaded, rollup: SessionRollup, moved_call
     there = set(loaded.turn_numbers.values())
     stale = [number for number in before if number in moved or number not in there]
     if stale:
-        do.run("delete_turns", session_no=loaded.session_no, turns=stale)
+        do.run("delete_of_turns", "turn_overlay", sessions=[loaded.session_no] * len(stale), turns=stale)
     if not moved:
         return
     if loaded.vacuumed:
@@ -489,7 +504,7 @@ def _put_findings(do: Statements, loaded: Loaded, findings: Sequence[Row]) -> No
     ):
         return
     if before:
-        do.run("delete_findings", session_no=loaded.session_no)
+        do.run("delete_findings", sessions=[loaded.session_no])
     _copy(
         do,
         "findings",
@@ -510,7 +525,8 @@ def _put_hours(
     gone = [key for key in moved if key in old]
     if gone:
         hours, providers, models = map(list, zip(*gone, strict=True))
-        do.run("delete_hours", session_no=session_no, hours=hours, providers=providers, models=models)
+        sessions = [session_no] * len(gone)
+        do.run("delete_hours", sessions=sessions, hours=hours, providers=providers, models=models)
     rows = [HOUR_PARTS.encode(session_no, tenant, new[key]) for key in moved if key in new]
     _copy(do, "hour_parts", HOUR_PARTS, rows)
     marks = [HOUR_MARK.encode(tenant, dict(zip(_HOUR_KEY, key, strict=True))) for key in moved]
@@ -533,7 +549,7 @@ def _set(
     if unique and old.keys() == new.keys() and all(_same(old[one], new[one], names) for one in new):
         return
     if before:
-        do.run("delete", table, session_no=loaded.session_no)
+        do.run("delete", table, sessions=[loaded.session_no])
     _copy(do, table, encoder, [encoder.encode(loaded.session_no, row) for row in rows])
 
 

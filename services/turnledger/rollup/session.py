@@ -41,7 +41,7 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
             return Outcome.BUSY
         if state["waits"] and not now:
             return Outcome.WAITS
-        marks = do.take_marks(session_no)
+        marks = do.take_marks([session_no])
         if not marks:
             return Outcome.WAITS
         outcome = set_rows(do, session_no, marks, price)
@@ -83,15 +83,8 @@ def set_rows(do: Statements, session_no: int, marks: Sequence[Row], price: Price
     found += [*rollup.findings, *_delivery(loaded)]
     put(do, loaded, rollup, grouped(tenant, session_id, found))
     if decision.concerned:
-        numbers = sorted(decision.concerned)
-        do.run(
-            "mark_turns", sessions=numbers, turns=[_array(decision.concerned[number]) for number in numbers]
-        )
+        do.mark_turns(dict(sorted(decision.concerned.items())))
     return Outcome.SET
-
-
-def _array(turns: set[int] | None) -> str | None:
-    return None if turns is None else "{" + ",".join(map(str, sorted(turns))) + "}"
 
 
 def _delivery(loaded: Loaded) -> list[Row]:

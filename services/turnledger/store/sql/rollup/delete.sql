@@ -1,1 +1,1 @@
-delete from {slot}.{table} where session_no = %(session_no)s
+delete from {slot}.{table} where session_no = any(%(sessions)s::int8[])

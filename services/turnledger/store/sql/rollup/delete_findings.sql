@@ -1,1 +1,1 @@
-delete from {slot}.findings where session_no = %(session_no)s and turn_no is null and source = 'rollup'
+delete from {slot}.findings where session_no = any(%(sessions)s::int8[]) and turn_no is null and source = 'rollup'

@@ -1,6 +1,6 @@
 delete from {slot}.hour_parts p
 using (
-    select 'epoch'::timestamptz + make_interval(secs => k.hour / 1000000) as hour, k.provider, k.model
-    from unnest(%(hours)s::int8[], %(providers)s::text[], %(models)s::text[]) k (hour, provider, model)
+    select k.session_no, 'epoch'::timestamptz + make_interval(secs => k.hour / 1000000) as hour, k.provider, k.model
+    from unnest(%(sessions)s::int8[], %(hours)s::int8[], %(providers)s::text[], %(models)s::text[]) k (session_no, hour, provider, model)
 ) b
-where p.session_no = %(session_no)s and p.hour is not distinct from b.hour and p.provider = b.provider and p.model = b.model
+where p.session_no = b.session_no and p.hour is not distinct from b.hour and p.provider = b.provider and p.model = b.model

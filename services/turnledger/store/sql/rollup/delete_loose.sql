@@ -1,1 +1,1 @@
-delete from {slot}.{table} where session_no = %(session_no)s and turn_no is null
+delete from {slot}.{table} where session_no = any(%(sessions)s::int8[]) and turn_no is null

@@ -1,1 +1,3 @@
-select session_no, turn_no, digest, record from {slot}.turn_records where session_no = any(%(sessions)s)
+select r.session_no, r.turn_no, r.digest, r.record
+from unnest(%(sessions)s::int8[], %(turns)s::int4[]) n (session_no, turn_no)
+join {slot}.turn_records r on r.session_no = n.session_no and r.turn_no = n.turn_no

@@ -29,6 +29,7 @@ from tests.integration.projected import (
     unordered,
 )
 from turnledger.rollup import blocks, session
+from turnledger.rollup.many import roll_up_many
 from turnledger.rollup.rows import Loaded, Statements, load
 from turnledger.rollup.session import Outcome, roll_up_session
 from turnledger.rollup.settings import RollupSettings
@@ -277,8 +278,9 @@ def test_the_cost_of_a_moved_turn_does_not_grow_with_the_sessions_age(
     assert whole[2500] > 3 * took[2500]
 
 
+@pytest.mark.parametrize("together", [False, True])
 def test_a_moved_turn_reads_its_own_rows_where_most_sessions_are_short(
-    database: str, connection: psycopg.Connection[Any]
+    together: bool, database: str, connection: psycopg.Connection[Any]
 ) -> None:
     """The planner takes a session for the mean of all: it must not read what the long one has of calls, as it would of a short one."""
     do, turns = Statements(connection, SLOT), 2500
@@ -307,7 +309,10 @@ def test_a_moved_turn_reads_its_own_rows_where_most_sessions_are_short(
         connection.execute(
             "insert into ledger.marks (session_no, turns, slot) values (%s, %s, %s)", (number, [turns], SLOT)
         )
-        assert roll_up_session(do, number, PRICE, now=True) is Outcome.SET
+        if together:
+            assert roll_up_many(do, [number], PRICE, now=True).done == [number]
+        else:
+            assert roll_up_session(do, number, PRICE, now=True) is Outcome.SET
         read.append(_rows_read(connection) - before)
     assert 16 < max(read) < turns / 4, read
 

@@ -33,6 +33,7 @@ from turnledger.replay.sample import audit
 from turnledger.replay.switch import Differs, Switch, Switched
 from turnledger.retention.vacuum import Order, Went, vacuum
 from turnledger.rollup import many
+from turnledger.rollup import worker as rolling
 from turnledger.rollup.many import Many
 from turnledger.rollup.prices import PriceBook
 from turnledger.rollup.rows import Torn
@@ -525,15 +526,15 @@ def test_sessions_that_move_after_they_were_rolled_up_are_rolled_up_together(
 ) -> None:
     lived.send([*turn("again-1", 0, "t", call("a1", 4)), *turn("again-2", 0, "t", call("a2", 4))])
     together: list[int] = []
-    real = working.roll_up_many
+    real = rolling.roll_up_many
 
-    def counted(*given: Any) -> Many:
-        done = real(*given)
-        together.append(done.done)
+    def counted(*given: Any, **named: Any) -> Many:
+        done = real(*given, **named)
+        together.append(len(done.done))
         return done
 
     with rebuilt(lived, connection) as rebuilder:
-        monkeypatch.setattr(working, "roll_up_many", counted)
+        monkeypatch.setattr(rolling, "roll_up_many", counted)
         # More of a turn that was told, another hour, and a call that says something else now.
         moved = call("a3", 5)[1]
         lived.send(
@@ -556,12 +557,12 @@ def test_a_long_session_is_not_read_beside_others(
     read: list[str] = []
     real = many.load
 
-    def counted(do: Any, number: int) -> Any:
-        loaded = real(do, number)
+    def counted(do: Any, number: int, turns: Any) -> Any:
+        loaded = real(do, number, turns)
         read.append(loaded.rows.session_id)
         return loaded
 
-    monkeypatch.setattr(many, "LONG", 3)
+    monkeypatch.setattr(many, "WHOLE", 3)
     monkeypatch.setattr(many, "load", counted)
     with rebuilt(lived, connection) as rebuilder:
         assert "short-one" in read

@@ -23,8 +23,8 @@ FAN = 16
 """Turns in a block and blocks in a block above. At 16 a moved turn costs 16 turns read and at most 45 kept shares, whatever the session's age."""
 LEVELS = 3
 """The session's rows are summed from blocks of 4,096 turns: four of them at 200,000 events of fourteen a turn."""
-LONG = 64
-"""Turns up to which a session is read whole: that costs about what its blocks would."""
+LONG = FAN
+"""Turns up to which a session has no shares and is read whole."""
 MOST = 32
 """Blocks that may move at once before reading the whole session is no more work."""
 FORMAT = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnledger.fold.model import Row
-from turnledger.rollup.blocks import FAN, LEVELS, LONG, blocks_of, neighbours, turns_of
+from turnledger.rollup.blocks import LEVELS, blocks_of, neighbours, turns_of
 from turnledger.rollup.claims import claims_of, number_identity
 from turnledger.rollup.prices import PriceSource
 from turnledger.rollup.rows import ALSO, BY_TURN, READ, Loaded, Place, Statements, Torn, array, load, rows_of
@@ -22,8 +22,8 @@ from turnledger.store.write import copy
 
 SESSIONS = 64
 """Of one transaction, and of those that are to be rolled up apart."""
-BLOCKS = LONG // FAN
-"""Of a long session so many may have moved: then no more is read of it than of a short one."""
+WHOLE = 64
+"""Turns up to which a session is read whole here: a longer one, if only few of its blocks moved."""
 
 
 @dataclass(slots=True)
@@ -48,6 +48,10 @@ class _Taken:
     marks: list[Row]
     blocks: set[int] | None
     """The blocks of a long session that moved; None: all of it is to be read."""
+    read: list[int] | None
+    """The numbers of the turns that are read; None: all."""
+    is_little: bool
+    """Whether no more is to be read than of a session of few turns."""
 
     @property
     def turns(self) -> set[int] | None:
@@ -58,18 +62,6 @@ class _Taken:
                 return None
             found.update(mark["turns"])
         return found
-
-    @property
-    def read(self) -> list[int] | None:
-        """The numbers of the turns that are read; None: all."""
-        return None if self.blocks is None else turns_of(self.blocks)
-
-    @property
-    def small(self) -> bool:
-        """Whether it is a short session, or a long one of which little moved."""
-        if self.blocks is None:
-            return self.marks[0]["basis"] is None
-        return len(self.blocks) <= BLOCKS
 
 
 class _Gathered(Statements):
@@ -195,12 +187,12 @@ def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource, 
     began = time.monotonic()
     done = Many()
     with do.connection.transaction():
-        found = do.rows("lock_sessions", sessions=list(candidates), count=SESSIONS, long=LONG, now=now)
+        found = do.rows("lock_sessions", sessions=list(candidates), count=SESSIONS, turns=WHOLE, now=now)
         done.apart = [row["session_no"] for row in found if not row["locked"]]
-        taken = _take(do, [row["session_no"] for row in found if row["locked"]])
+        taken = _take(do, {row["session_no"]: row["small"] for row in found if row["locked"]})
         if not taken:
             return done
-        gathered = _Gathered(do, {number: one for number, one in taken.items() if one.small})
+        gathered = _Gathered(do, {number: one for number, one in taken.items() if one.is_little})
         for one in _read(do, gathered, taken):
             number = one.session_no
             try:
@@ -221,17 +213,23 @@ def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource, 
     return done
 
 
-def _take(do: Statements, locked: Sequence[int]) -> dict[int, _Taken]:
-    """The sessions of these that have marks."""
+def _take(do: Statements, locked: Mapping[int, bool]) -> dict[int, _Taken]:
+    """The sessions of these that have marks. ``locked``: whether each is small."""
     marks: dict[int, list[Row]] = defaultdict(list)
-    for mark in do.take_marks(locked) if locked else ():
+    for mark in do.take_marks(list(locked)) if locked else ():
         marks[mark["session_no"]].append(mark)
-    return {number: _Taken(of_one, blocks_of(of_one)) for number, of_one in marks.items()}
+    taken = {}
+    for number, of_one in marks.items():
+        moved = blocks_of(of_one)
+        read = None if moved is None else turns_of(moved)
+        is_little = locked[number] if read is None else len(read) <= WHOLE
+        taken[number] = _Taken(of_one, moved, read, is_little)
+    return taken
 
 
 def _read(do: Statements, gathered: _Gathered, taken: Mapping[int, _Taken]) -> list[Loaded]:
     """Those that are alone, with their locks and the records that they will want."""
-    found = [load(gathered, number, one.read) for number, one in taken.items() if one.small]
+    found = [load(gathered, number, one.read) for number, one in taken.items() if one.is_little]
     plain = [one for one in found if one is not None and _is_plain(one)]
     alone = _alone(do, gathered, plain)
     read = [one for one in plain if one.session_no in alone]
@@ -245,13 +243,16 @@ def _read(do: Statements, gathered: _Gathered, taken: Mapping[int, _Taken]) -> l
 
 
 def _is_plain(loaded: Loaded) -> bool:
-    """Without kin, and short where all of it was read, now and when it was last rolled up."""
+    """Without kin, and small where all of it was read, now and when it was last rolled up."""
     facts = loaded.rows.facts
     return (
         not loaded.vacuumed
         and facts["parent_session_id"] is None
         and facts["fork_parent_session_id"] is None
-        and (loaded.turns is not None or max(len(loaded.rows.turns), len(loaded.before["turn_overlay"])) <= LONG)
+        and (
+            loaded.turns is not None
+            or max(map(len, (loaded.rows.turns, loaded.before["turn_overlay"]))) <= WHOLE
+        )
         and not any(row["inherited_event"] for row in loaded.rows.calls)
         and all(row["call_key"] for row in loaded.before["call_claims"])
     )

@@ -28,6 +28,7 @@ from tests.integration.projected import (
     turn,
     unordered,
 )
+from turnledger.fold import columns
 from turnledger.rollup import blocks, session
 from turnledger.rollup.many import roll_up_many
 from turnledger.rollup.rows import Loaded, Statements, load
@@ -128,10 +129,16 @@ def family(chance: random.Random, turns: int) -> dict[str, list[Event]]:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "most"), [(0, 32), (1, 32), (2, 4), (3, 4)])
 def test_bit_by_bit_late_and_shared_a_long_session_ends_as_fold_says(
-    seed: int, database: str, connection: psycopg.Connection[Any], reads: list[int | None]
+    seed: int,
+    most: int,
+    database: str,
+    connection: psycopg.Connection[Any],
+    reads: list[int | None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(blocks, "MOST", most)
     chance = random.Random(seed)
     events = family(chance, 20)
     late = {name: set(chance.sample(range(len(said)), len(said) // 8)) for name, said in events.items()}
@@ -171,6 +178,68 @@ def _shares(connection: psycopg.Connection[Any]) -> dict[Any, str]:
         f"select session_no, level, block, share from {SLOT}.rollup_shares where share <> '{{}}'"  # type: ignore[call-overload]
     )
     return {row[:3]: row[3] for row in found}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_session_that_is_read_whole_is_read_in_pieces(
+    database: str,
+    connection: psycopg.Connection[Any],
+    reads: list[int | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [event for n in range(20) for event in worked("long", 1 + 10 * n, random.Random(1))]
+    records = lines({"long": [started("long"), *events]})
+    project(connection, records)
+    drain(database)
+    shares = _shares(connection)
+    assert reads == [None]
+    del reads[:]
+    monkeypatch.setattr(blocks, "MOST", 3)
+    # What is left of turns that are gone goes too.
+    listed = ", ".join(name for name, _ in columns.TURN_OVERLAY)
+    connection.execute(
+        f"insert into {SLOT}.turn_overlay (session_no, turn_no, digest, {listed}) "  # type: ignore[call-overload]  # names of ours
+        f"select session_no, 44, digest, {listed} from {SLOT}.turn_overlay where turn_no = 1"
+    )
+    project(connection, records)
+    drain(database)
+    # Turns 1 to 44 are of the blocks 0 to 22, of two turns each.
+    assert reads == [6] * 7 + [4]
+    assert _shares(connection) == shares
+    assert_equal_to_fold(connection, records)
+    assert connection.execute(f"select max(turn_no) from {SLOT}.turn_overlay").fetchone() == (20,)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_conflict_that_is_found_between_pieces_has_the_session_read_at_once(
+    database: str,
+    connection: psycopg.Connection[Any],
+    reads: list[int | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocks, "MOST", 3)
+    project(connection, lines({"long": [started("long"), *turn("long", call("long", 2, "long", 7))]}))
+    number = lengthen(connection, "long", 20)
+    real = session.settle
+
+    def contradicted(do: Statements, loaded: Loaded, changed: set[bytes]) -> Any:
+        if len(reads) == 2:
+            raise AssertionError("a session with a conflict was decided by some of its turns")
+        return real(do, loaded, changed)
+
+    listening = session.load
+
+    def load_of(do: Statements, session_no: int, numbers: Any = None) -> Loaded | None:
+        loaded = listening(do, session_no, numbers)
+        if len(reads) == 2 and loaded is not None:
+            loaded.rows.conflicts = 1
+        return loaded
+
+    monkeypatch.setattr(session, "load", load_of)
+    monkeypatch.setattr(session, "settle", contradicted)
+    assert roll_up_session(Statements(connection, SLOT), number, PRICE) is Outcome.SET
+    assert reads == [6, 6, None]
+    assert connection.execute(f"select sum(model_call_count) from {SLOT}.sessions").fetchone() == (20,)
 
 
 @pytest.mark.usefixtures("small")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from turnledger.contract.canonical import dumps
 from turnledger.fold import shares
@@ -26,7 +26,7 @@ LEVELS = 3
 LONG = FAN
 """Turns up to which a session has no shares and is read whole."""
 MOST = 32
-"""Blocks that may move at once before reading the whole session is no more work."""
+"""Blocks that are read at once: when more moved, all are read."""
 FORMAT = 1
 """Of what a share holds. Shares of another format are made anew."""
 
@@ -60,6 +60,29 @@ def basis_of(facts: Row) -> str:
     """What every share of a session depends on beside the rows of its turns, which marks do not tell."""
     links = ("kind", "parent_session_id", "fork_parent_session_id", "fork_stream", "fork_at_seq")
     return dumps([FORMAT, *(facts[name] for name in links)]).decode()
+
+
+@dataclass(slots=True)
+class Pieces:
+    """A session that is too long to be read at once."""
+
+    basis: str
+    """What its shares are made for from here on."""
+    blocks: list[set[int]]
+    """Those of each piece."""
+
+
+def pieces_of(do: Statements, session_no: int) -> Pieces | None:
+    """The pieces in which a session is read anew, and no share of it any more; None where it is to be read at once: it is not long, or what it comes to
+    depends on it as a whole."""
+    found = do.rows("extent", session_no=session_no)
+    if not found or found[0]["highest"] < MOST * FAN:
+        return None
+    do.run("delete", "rollup_shares", sessions=[session_no])
+    basis = basis_of(found[0])
+    _copy(do, session_no, [{"level": 0, "block": 0, "share": basis}])
+    end = found[0]["highest"] // FAN + 1
+    return Pieces(basis, [set(range(at, min(at + MOST, end))) for at in range(0, end, MOST)])
 
 
 def roll_up_blocks(
@@ -142,9 +165,12 @@ def _keep_all(do: Statements, loaded: Loaded, shares_of: dict[int, Share], has_s
         for level, of_level in enumerate(levels, 1)
         for block, share in of_level.items()
     ]
-    encoded = [_SHARES.encode(loaded.session_no, row) for row in rows]
-    do.copy("rollup_shares", tuple(_SHARES.names), encoded)
+    _copy(do, loaded.session_no, rows)
     return list(levels[-1].values())
+
+
+def _copy(do: Statements, session_no: int, rows: Sequence[Row]) -> None:
+    do.copy("rollup_shares", tuple(_SHARES.names), [_SHARES.encode(session_no, row) for row in rows])
 
 
 def levels_of(shares_of: dict[int, Share]) -> list[dict[int, Share]]:

@@ -125,8 +125,8 @@ class _Gathered(Statements):
             self._records[row["session_no"], row["turn_no"]] = row
 
     def rows(self, name: str, **values: Any) -> list[Row]:
-        if name == "claimed":
-            # Whoever claims what another session claims is not among these.
+        if name in ("claimed", "extent"):
+            # Whoever claims what another session claims is not among these, nor is who is to be read in pieces.
             return []
         if name == "records":
             wanted = [(values["session_no"], turn_no) for turn_no in values["turns"]]

@@ -11,7 +11,7 @@ import psycopg
 from turnledger.fold.findings import grouped, redacted_at_ingest
 from turnledger.fold.model import Row
 from turnledger.fold.vacuumed import late_after_vacuum
-from turnledger.rollup.blocks import basis_of, blocks_of, roll_up_blocks, turns_of, with_turns
+from turnledger.rollup.blocks import basis_of, blocks_of, pieces_of, roll_up_blocks, turns_of, with_turns
 from turnledger.rollup.claims import Linked, settle
 from turnledger.rollup.prices import PriceSource, prices_of
 from turnledger.rollup.rows import Loaded, Statements, load, put, remove
@@ -51,23 +51,54 @@ def roll_up_session(do: Statements, session_no: int, price: PriceSource, *, now:
 
 def set_rows(do: Statements, session_no: int, marks: Sequence[Row], price: PriceSource) -> Outcome:
     """Bring a session's rows up to its projected ones, in the caller's transaction: read as little as the marks allow, and more where that does not
-    do: all of it in the end."""
-    moved = blocks_of(marks)
+    do. All of a long session is read piece by piece."""
+    moved, basis = blocks_of(marks), marks[0]["basis"]
     changed: set[bytes] = set()
+    if moved is not None:
+        outcome = _set(do, session_no, moved, basis, price, changed)
+        if outcome is not None:
+            return outcome
+    pieces = pieces_of(do, session_no)
+    if pieces is not None:
+        basis = pieces.basis
+        for blocks in pieces.blocks:
+            of_piece: set[bytes] = set()
+            outcome = _set(do, session_no, blocks, basis, price, of_piece)
+            changed |= of_piece
+            if outcome is not Outcome.SET:
+                break
+        else:
+            return Outcome.SET
+    outcome = _set(do, session_no, None, basis, price, changed)
+    assert outcome is not None
+    return outcome
+
+
+def _set(
+    do: Statements,
+    session_no: int,
+    moved: set[int] | None,
+    basis: str | None,
+    price: PriceSource,
+    changed: set[bytes],
+) -> Outcome | None:
+    """The same from these blocks, or (None) from all at once. ``basis``: what the session's shares were made for, None where it has none;
+    ``changed`` gathers as in ``claims.settle``. None: all is to be read."""
     while True:
         loaded = load(do, session_no, None if moved is None else turns_of(moved))
         if loaded is None:
             remove(do, session_no)
             return Outcome.REMOVED
         if moved is not None and (
-            loaded.rows.conflicts or loaded.vacuumed or marks[0]["basis"] != basis_of(loaded.rows.facts)
+            loaded.rows.conflicts or loaded.vacuumed or basis != basis_of(loaded.rows.facts)
         ):
-            moved = None
-            continue
+            return None
         try:
             decision = settle(do, loaded, changed)
         except Linked as linked:
             moved = with_turns(moved, linked.turns)
+            if moved is None:
+                return None
             continue
         break
     tenant, session_id = loaded.rows.tenant, loaded.rows.session_id
@@ -77,7 +108,7 @@ def set_rows(do: Statements, session_no: int, marks: Sequence[Row], price: Price
         moved,
         lambda call_key: decision.ownership.owner(session_id, call_key),
         prices_of(price, do.connection, loaded.prices),
-        has_shares=marks[0]["basis"] is not None,
+        has_shares=basis is not None,
     )
     found = [row for _, row in decision.ownership.findings if row["check"] != "inherited_without_source"]
     found += [*rollup.findings, *_delivery(loaded)]

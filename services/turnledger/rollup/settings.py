@@ -9,7 +9,7 @@ class RollupSettings(Settings):
     """Times in seconds."""
 
     rollup_interval: float = 0.25
-    """How long the worker waits when no session is due."""
+    """How long the worker waits before it looks again, unless more sessions are due than it takes at once."""
     rollup_hours_interval: float = 2.0
     """``usage_hourly`` is set at most this often: the current hour is stale after nearly every session."""
     rollup_health_host: str = "127.0.0.1"

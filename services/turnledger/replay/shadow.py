@@ -29,8 +29,10 @@ from turnledger.store.vacuumed import DETAIL, carry, vacuumed_among
 from turnledger.store.write import store_projection
 from turnledger.store.write_rows import Unit
 
-LONG_EVENTS = 4000
-"""A session of more is not held as a whole: about 6 KiB an event."""
+FETCHED = 1000
+"""Rows that are made Python's at once."""
+LONG_EVENTS = 10_000
+"""A session of more is not held as a whole: about 6 KiB an event. Piece by piece the database sorts it, 6 µs an event more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,10 @@ def stored_events(
     found: dict[int, list[Stored]] = defaultdict(list)
     with connection.cursor(binary=True) as cursor:
         cursor.execute(statement, parameters)
-        for session_no, one in _read(cursor):
-            found[session_no].append(one)
+        # Many at once: asking for each row by itself takes a twentieth of the whole fold.
+        while rows := cursor.fetchmany(FETCHED):
+            for session_no, one in _read(rows):
+                found[session_no].append(one)
     for events in found.values():
         # A state extends best in the order in which a worker saw them.
         events.sort(key=lambda one: (one.batch_no, one.event.position))

@@ -89,7 +89,7 @@ class _Gathered(Statements):
         every = {number: one.read for number, one in self._taken.items()}
         whole = {number: turns for number, turns in every.items() if turns is None}
         parts = {number: turns for number, turns in every.items() if turns is not None}
-        wanted = [
+        wanted: list[tuple[str, bytes, Mapping[int, list[int] | None]]] = [
             (name, self.text("projected", table, listed), whole if name in BY_TURN else every)
             for name, (table, listed) in READ.items()
         ]

@@ -658,7 +658,7 @@ def test_the_shares_of_a_long_session_are_proven(long: psycopg.Connection[Any]) 
     levels = long.execute(
         "select level, count(*) from projection_a.rollup_shares group by 1 order by 1"
     ).fetchall()
-    assert levels == [(0, 1), (1, 2), (2, 1), (3, 1)]
+    assert levels == [(0, 1), (1, 2), (2, 1), (3, 1), (4, 1)]
     assert verify_on(long, PRICE, settle_seconds=0.0).holds
 
 

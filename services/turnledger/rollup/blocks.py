@@ -1,6 +1,6 @@
 """Long sessions by blocks of turns: what a block adds to the sums is kept, so that a turn that moves costs the same in a session of any age.
 
-A block of level 1 is 16 turns by their numbers; a block of each further level is 16 of the level below. When turns move, their blocks are read and made
+A block of level 1 is 8 turns by their numbers; a block of each further level is 8 of the level below. When turns move, their blocks are read and made
 again, then the blocks above them from what is kept of their neighbours, then the session's own rows from the highest level: sums are always set from their
 parts, nothing is ever added to an old figure. Reading it all gives the same shares (``fold.shares``), and does so wherever what they were made for has moved.
 """
@@ -19,15 +19,16 @@ from turnledger.fold.shares import Share, merged
 from turnledger.rollup.rows import Loaded, Place, Statements
 from turnledger.store.write_binary import RowEncoder
 
-FAN = 16
-"""Turns in a block and blocks in a block above. At 16 a moved turn costs 16 turns read and at most 45 kept shares, whatever the session's age."""
-LEVELS = 3
+FAN = 8
+"""Turns in a block and blocks in a block above. At 8 a moved turn costs 8 turns read and at most 21 kept shares and those of the highest level,
+whatever the session's age; at 16 it cost a third more, at 4 there would be a share to three turns."""
+LEVELS = 4
 """The session's rows are summed from blocks of 4,096 turns: four of them at 200,000 events of fourteen a turn."""
 LONG = FAN
 """Turns up to which a session has no shares and is read whole."""
-MOST = 32
+MOST = 64
 """Blocks that are read at once: when more moved, all are read."""
-FORMAT = 1
+FORMAT = 2
 """Of what a share holds. Shares of another format are made anew."""
 
 _SHARES = RowEncoder((("session_no", "int8"),), (("level", "int4"), ("block", "int4"), ("share", "text")))

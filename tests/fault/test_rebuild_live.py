@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,6 +163,17 @@ class Readers:
                 self.faults.append(f"a cursor saw {seen}")
 
 
+def counter(worker: Running, name: str) -> int:
+    """A figure of the worker's /metrics; −1 while it serves none."""
+    address = re.search(r"health at (http://\S+)/healthz'", worker.output())
+    if address is None:
+        return -1
+    with urllib.request.urlopen(address.group(1) + "/metrics", timeout=5) as answer:
+        found = re.search(rf"turnledger_ingest_{name} (\d+)", answer.read().decode())
+    assert found is not None, name
+    return int(found.group(1))
+
+
 @pytest.fixture
 def fleet(topic: Topic) -> Iterator[Fleet]:
     there = Fleet(topic)
@@ -245,7 +258,6 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
     until_applied(database, topic, fleet.sent, old)
     settled(database, topic)
     new = start("worker", "--group", f"{topic.group_id}-new", "--standby", environment=there)
-    before = digests(database)
     assert run("replay", "projections", "--workers", "1", environment=there).returncode == 0
     said = run("replay", "status", environment=there).stdout
     assert (
@@ -257,7 +269,13 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
         seconds=30,
         what="the new fleet joined",
     )
-    time.sleep(3)
+    # The switch that does not come: what is busy was read, and nothing is claimed.
+    eventually(lambda: counter(new, "ahead_sessions") == 10, seconds=30, what="the sessions were read ahead")
+    # They move between that and the switch.
+    fleet.send(2, 10)
+    until_applied(database, topic, fleet.sent, old)
+    settled(database, topic)
+    before = digests(database)
     assert "claimed" not in new.output()
     claims = "select partition, owner_epoch from ledger.ingest_progress order by 1"
     first = dict(rows(database, claims))
@@ -270,6 +288,8 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
     fleet.send(2, 10)
     until_applied(database, topic, fleet.sent, new)
     settled(database, topic)
+    # What was read ahead and had moved since was brought up to date, not read again.
+    assert (counter(new, "cold_loads_total"), counter(new, "ahead_sessions")) == (0, 0)
     # The switch raised each epoch, its new owner once more: nobody was revoked and claimed again.
     assert dict(rows(database, claims)) == {partition: epoch + 2 for partition, epoch in first.items()}
     owners = rows(database, "select distinct group_id from ledger.ingest_progress")
@@ -277,6 +297,39 @@ def test_partitions_are_handed_to_a_fleet_that_stands_by_without_a_rebalance(
     counted = dict(rows(database, "select session_id, count(*) from turnledger.turns group by 1"))
     assert counted == fleet.turns
     assert old.running()
+    found = run("verify", "--settle", "10", environment=there)
+    assert found.stdout.splitlines()[-1] == "verify: all invariants hold", found.stdout
+
+
+@pytest.mark.partitions(2)
+def test_a_fleet_that_stood_by_and_was_killed_is_followed_by_one_that_reads_for_itself(
+    fleet: Fleet, topic: Topic, database: str, start: Callable[..., Running]
+) -> None:
+    there = environment(topic, database)
+    heirs = ("worker", "--group", f"{topic.group_id}-new", "--standby")
+    old = start("worker", environment=there)
+    fleet.send(3, 10)
+    until_applied(database, topic, fleet.sent, old)
+    settled(database, topic)
+    assert run("replay", "projections", "--workers", "1", environment=there).returncode == 0
+    new = start(*heirs, environment=there)
+    eventually(lambda: counter(new, "ahead_sessions") == 10, seconds=30, what="the sessions were read ahead")
+    new.kill9()
+    fleet.send(3, 10)
+    until_applied(database, topic, fleet.sent, old)
+
+    done = run("replay", "switch", "--group", f"{topic.group_id}-new", "--json", environment=there)
+
+    assert done.returncode == 0, done.stderr
+    fleet.send(3, 10)
+    heir = start(*heirs, environment=there)
+    until_applied(database, topic, fleet.sent, heir)
+    settled(database, topic)
+    assert counter(heir, "cold_loads_total") == 10
+    counted = dict(rows(database, "select session_id, count(*) from turnledger.turns group by 1"))
+    assert counted == fleet.turns
+    found = run("verify", "--settle", "10", environment=there)
+    assert found.stdout.splitlines()[-1] == "verify: all invariants hold", found.stdout
 
 
 def test_who_is_killed_in_the_middle_of_a_drop_is_followed_by_one_that_ends_it(database: str) -> None:

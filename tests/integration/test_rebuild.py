@@ -23,6 +23,7 @@ from turnledger.fold import calls, quick, state, usage
 from turnledger.replay import compare, shadow
 from turnledger.replay import pieces as working
 from turnledger.replay import rebuild as rebuilding
+from turnledger.replay import switch as switching
 from turnledger.replay.differences import Differences
 from turnledger.replay.drop import drop
 from turnledger.replay.follow import Follower
@@ -348,6 +349,26 @@ def test_what_comes_after_a_switch_is_told_as_if_there_had_been_none(
     assert rows(lived.url, owned) == [("fork", 5), ("parent", 60)]
     found = run("verify", "--settle", "5", environment=lived.environment())
     assert found.stdout.splitlines()[-1] == "verify: all invariants hold", found.stdout
+
+
+def test_what_waited_to_be_projected_is_whole_in_the_generation_that_is_switched_to(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching, "QUIET_SECONDS", 0.05)
+    last = (
+        "select p.partition, p.flushed_batch, max(b.batch_no) from ledger.ingest_progress p "
+        "join ledger.ingest_batches b using (topic, partition) group by 1, 2"
+    )
+    with rebuilt(lived, connection) as rebuilder:
+        before = shown(lived.url)
+        connection.execute("update ledger.ingest_progress set flushed_batch = 0")
+        Switch(rebuilder, "test").run(0)
+    assert shown(lived.url) == before
+    found = rows(lived.url, last)
+    assert len(found) == 2
+    assert [row for row in found if row[1] != row[2]] == []
+    kept = "select distinct batch_no from ledger.projection_progress where generation <> (select generation from turnledger.active)"
+    assert rows(lived.url, kept) == [(0,)]
 
 
 def test_one_can_return_to_the_generation_that_was_left(lived: Lived, connection: Connection) -> None:

@@ -53,6 +53,11 @@ class StreamEntry:
     last: int | None = None
     touched: bool = False
 
+    @property
+    def events(self) -> int:
+        """How many were accepted."""
+        return self.seen.hi + 1 - self.seen.missing + self.next_ordinal
+
     def state(self) -> tuple[int, int, int, int, int]:
         """What its row should say: (low, hi, holes, receipts, open_gaps)."""
         seen = self.seen

@@ -107,7 +107,12 @@ class Folding(Settling):
         found = await self._read(patient, load.find, keys)
         ours = [one for one in found.values() if one.home in self.seats]
         stale = {number for seat in self.seats.values() for number in seat.stale}
-        entries = await self._read(patient, load.load, ours, self.slot, stale) if ours else []
+        used = self.ahead.used
+        entries = (
+            await self._read(patient, load.load, ours, self.slot, stale, ahead=self.ahead.taken)
+            if ours
+            else []
+        )
         for entry in entries:
             self.cache.put(entry)
             if entry.wipe:
@@ -115,7 +120,7 @@ class Folding(Settling):
                 prepare.share_of(prepared, home)
                 prepared.stale_done.setdefault(home.number, []).append(entry.session_no)
         if entries:
-            self.metrics.loads.inc(len(entries))
+            self.metrics.loads.inc(len(entries) - (self.ahead.used - used))
         fresh = [group for group in unknown if group.key not in found]
         await self._ensure_numbers("sessions", len(fresh), patient)
         for group in fresh:

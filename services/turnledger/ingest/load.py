@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,12 @@ def new_entry(key: SessionKey, session_no: int, home: Partition) -> SessionEntry
     )
 
 
+def _nothing(
+    connection: Connection, streams: Mapping[int, Sequence[StreamEntry]]
+) -> Mapping[int, SessionState]:
+    return {}
+
+
 def load(
     connection: Connection,
     found: Sequence[Found],
@@ -79,15 +85,17 @@ def load(
     stale: Iterable[int] = (),
     *,
     states: bool = True,
+    ahead: Callable[[Connection, Mapping[int, Sequence[StreamEntry]]], Mapping[int, SessionState]] = _nothing,
 ) -> list[SessionEntry]:
     """Sessions with their streams, from committed state. ``stale``: session numbers whose projection is not known to be whole.
     Without ``states`` the states are empty, and every projection counts as not whole: but those of vacuumed sessions, whose projections stay.
+    ``ahead`` gives states that were read before and are what the ledger holds now (``Ahead.taken``): these are not read again.
     """
     if not found:
         return []
     unsure = set(stale)
     numbers = [one.session_no for one in found]
-    streams = _streams(connection, {one.session_no: one.home for one in found})
+    streams = streams_of(connection, found)
     turns = written_turns(connection, numbers, slot)
     facts = {
         row[0]
@@ -96,6 +104,8 @@ def load(
         )
     }
     vacuumed = vacuumed_among(connection, numbers)
+    whole = [number for number in numbers if states and number not in vacuumed and number not in unsure]
+    known = ahead(connection, {number: streams[number] for number in whole})
     entries = []
     for one in found:
         gone = one.session_no in vacuumed
@@ -105,7 +115,8 @@ def load(
             session_no=one.session_no,
             key=one.key,
             home=one.home,
-            state=_state(connection, one, its_streams, gone=gone, folded=states, written=not wipe),
+            state=known.get(one.session_no)
+            or _state(connection, one, its_streams, gone=gone, folded=states, written=not wipe),
             fresh=False,
             kafka_key=kafka_key(one.key),
             streams=its_streams,
@@ -142,7 +153,9 @@ def _state(
     return SessionState(*one.key)
 
 
-def _streams(connection: Connection, homes: dict[int, Partition]) -> dict[int, list[StreamEntry]]:
+def streams_of(connection: Connection, found: Iterable[Found]) -> dict[int, list[StreamEntry]]:
+    """Who has seen what of these sessions, by session number."""
+    homes = {one.session_no: one.home for one in found}
     by_session: dict[int, list[StreamEntry]] = defaultdict(list)
     by_number: dict[int, StreamEntry] = {}
     chunks: dict[int, dict[int, bytes]] = defaultdict(dict)

@@ -119,6 +119,11 @@ class Metrics:
             "Sessions read back from the ledger.",
             registry=registry,
         )
+        self.ahead = Gauge(
+            "turnledger_ingest_ahead_sessions",
+            "Sessions that were read while standing by and that no round has needed yet.",
+            registry=registry,
+        )
         self.foreign = Counter(
             "turnledger_ingest_foreign_sessions_total",
             "Sessions written here that live on another worker's partition.",

@@ -17,7 +17,14 @@ import structlog
 from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.folding import Folding
 from turnledger.ingest.seat import Ahead, Piece, Seat, continue_from, split
-from turnledger.ingest.seats import CLAIM_RETRY_SECONDS, STANDBY_SECONDS, BrokerAway, Interrupted, brief
+from turnledger.ingest.seats import (
+    CLAIM_RETRY_SECONDS,
+    STANDBY_SECONDS,
+    SWITCH_NEAR_SECONDS,
+    BrokerAway,
+    Interrupted,
+    brief,
+)
 from turnledger.store import fence
 from turnledger.store.connect import DatabaseAway
 
@@ -167,11 +174,18 @@ class Ingest(Folding):
             self.health.database_works()
 
     async def _given(self, due: list[Partition]) -> list[Partition]:
-        """Of these partitions those that belong to our group already: a fleet that stands by claims nothing else."""
+        """Of these partitions those that belong to our group already: a fleet that stands by claims nothing else, and reads ahead meanwhile."""
         topic = self.settings.topic
         ours = await self._read(True, fence.ours, topic, [p[1] for p in due], self.settings.group_id)
         others = [p for p in due if p[1] not in ours]
-        self._later(others, STANDBY_SECONDS)
+        wait = STANDBY_SECONDS
+        if not ours and not self.seats:
+            room = self.settings.cache_bytes - self.cache.bytes
+            more = await self._read(True, self.ahead.step, topic, [p[1] for p in others], room)
+            self.metrics.ahead.set(len(self.ahead))
+            if len(self.ahead):
+                wait = 0.0 if more else SWITCH_NEAR_SECONDS
+        self._later(others, wait)
         for partition in others:
             self.health.waiting.pop(partition, None)
         return [p for p in due if p[1] in ours]

@@ -20,6 +20,7 @@ import structlog
 from turnledger.contract.redact import Redactor
 from turnledger.errors import TurnledgerError
 from turnledger.ingest import load, prepare
+from turnledger.ingest.ahead import Ahead
 from turnledger.ingest.batch import Fetched, Partition
 from turnledger.ingest.cache import SessionCache, SessionKey
 from turnledger.ingest.decide import DeadWindow, Decider
@@ -45,6 +46,8 @@ BACKOFF_SECONDS = (0.1, 5.0)
 CLAIM_RETRY_SECONDS = 1.0
 STANDBY_SECONDS = 0.2
 """How often a fleet that stands by asks whether partitions were given to it: a switch hands each over within a second (design 6)."""
+SWITCH_NEAR_SECONDS = 0.05
+"""The same once sessions were read ahead: then a switch may come at any moment. Some 0.3 ms each."""
 NUDGE_SECONDS = 12.0
 RESUME_SECONDS = 2.0
 """How often it is asked whether somebody let a stopped partition go on."""
@@ -119,6 +122,8 @@ class Seats:
             settings.record_limit_bytes, settings.dead_letter_bytes, Redactor(slot_key=settings.slot_key())
         )
         self.cache = SessionCache(settings.cache_bytes)
+        self.ahead = Ahead()
+        """What is read while standing by. It and the cache share one bound."""
         self.numbers = Numbers()
         self.seats: dict[Partition, Seat] = {}
         self.applied: dict[Partition, int] = {}

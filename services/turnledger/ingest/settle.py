@@ -254,6 +254,8 @@ class Settling(Seats):
         metrics.bytes.inc(prepared.size)
         metrics.units.inc(len(round_.units))
         self.cache.shrink(self._committed_round)
+        self.ahead.shrink(self.settings.cache_bytes - self.cache.bytes)
+        metrics.ahead.set(len(self.ahead))
         metrics.sessions.set(len(self.cache))
         metrics.cache_bytes.set(self.cache.bytes)
         metrics.evicted.set(self.cache.evicted)

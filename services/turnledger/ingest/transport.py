@@ -8,6 +8,7 @@ leases: a partition is fetched only after :meth:`Consumer.place` put it at the o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ log = logging.getLogger("turnledger.kafka")
 T = TypeVar("T")
 
 POLL_SECONDS = 0.2
-"""Longest wait of one fetch: also how long a newly placed partition may have to wait for its first one."""
+"""Longest wait of one fetch: also how long a newly placed partition may have to wait for its first one beside others."""
 
 OUTAGE_PAUSE_SECONDS = 0.5
 """Pause after a fetch that failed, so that an outage does not spin."""
@@ -112,11 +113,13 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     # mode logs each start and stop under the module's name otherwise.
     logger = driver.logger
     _leases: dict[TopicPartition, int]
+    _placed: asyncio.Event
     _ahead: asyncio.Task[list[Fetched]] | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._leases = {}
+        self._placed = asyncio.Event()
         self._ahead = None
 
     async def on_thread_stop(self) -> None:
@@ -156,7 +159,9 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         assigned = consumer.assignment()
         wanted = [tp for tp in self._leases if tp in assigned]
         if not wanted:
-            await asyncio.sleep(seconds)
+            self._placed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._placed.wait(), seconds)
             return []
         with fetcher._subscriptions.fetch_context():
             records = await fetcher.fetched_records(
@@ -211,6 +216,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         if tp in consumer.paused():
             consumer.resume(tp)
         self._leases[tp] = lease
+        self._placed.set()
         return True
 
     async def _pause(self, tps: Iterable[TopicPartition]) -> None:

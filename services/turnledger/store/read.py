@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 import psycopg
@@ -43,21 +45,50 @@ def session_events(connection: psycopg.Connection[Any], session_no: int) -> list
 
     Empty for a number that no session has. Raises :class:`LedgerUnreadable`.
     """
-    # What was accepted stays accepted, whatever limit is set now.
-    read = FastReader(limit=sys.maxsize).read
-    found: list[Event] = []
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query("read/session_events"), {"session_no": session_no})
-        for raw, offset, stream_no, seq in cursor:
-            event = read(raw)
-            if isinstance(event, Rejected):
-                raise LedgerUnreadable(
-                    f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
-                    f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
-                )
-            event.position = offset
-            found.append(event)
+        return [event for _, event in _accepted((session_no, *row) for row in cursor)]
+
+
+class Known(NamedTuple):
+    """What somebody has read of one stream: numbers up to ``hi``, −1 when none, and the first ``receipts`` events without a number."""
+
+    session_no: int
+    stream_no: int
+    hi: int
+    receipts: int
+
+
+def later_events(
+    connection: psycopg.Connection[Any], known: Sequence[Known], day: date
+) -> dict[int, list[Event]]:
+    """By session the events of these streams beyond what is known, stored on ``day`` or later, in the order in which they were committed.
+    Numbers below ``hi`` that came late are not among them: whoever asks counts. Raises :class:`LedgerUnreadable`.
+    """
+    found: dict[int, list[Event]] = defaultdict(list)
+    if known:
+        sessions, streams, his, receipts = map(list, zip(*known, strict=True))
+        columns = {"sessions": sessions, "streams": streams, "his": his, "receipts": receipts}
+        with connection.cursor(binary=True) as cursor:
+            cursor.execute(query("load/later_events"), {**columns, "day": day})
+            for session_no, event in _accepted(cursor):
+                found[session_no].append(event)
     return found
+
+
+def _accepted(rows: Iterable[tuple[int, bytes, int, int, int]]) -> Iterator[tuple[int, Event]]:
+    """Events by session number from (session_no, raw, kafka_offset, stream_no, seq)."""
+    # What was accepted stays accepted, whatever limit is set now.
+    read = FastReader(limit=sys.maxsize).read
+    for session_no, raw, offset, stream_no, seq in rows:
+        event = read(raw)
+        if isinstance(event, Rejected):
+            raise LedgerUnreadable(
+                f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
+                f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
+            )
+        event.position = offset
+        yield session_no, event
 
 
 def ordered_pieces(

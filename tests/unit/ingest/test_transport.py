@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import faust.transport
+from aiokafka import TopicPartition
 
 from turnledger.ingest.app import build
 from turnledger.ingest.batch import Fetched
@@ -64,3 +66,39 @@ async def test_a_batch_goes_through_unparsed_and_its_message_points_at_its_first
     assert (message.offset, message.generation_id) == (41, 2)
     event = await PassThrough().compile(app)(message)
     assert event.value is fetched
+
+
+async def test_a_partition_that_is_placed_ends_the_wait_of_a_thread_that_reads_none() -> None:
+    class Member:
+        """A member of the group that was given a partition and reads none of it yet."""
+
+        _closed = False
+        seeks: tuple[tuple[TopicPartition, int], ...] = ()
+
+        def __init__(self) -> None:
+            self._fetcher = self._coordinator = self
+
+        def check_errors(self) -> None:
+            pass
+
+        def assignment(self) -> set[TopicPartition]:
+            return {TopicPartition("events", 0)}
+
+        def paused(self) -> set[TopicPartition]:
+            return set()
+
+        def seek(self, tp: TopicPartition, offset: int) -> None:
+            self.seeks += ((tp, offset),)
+
+    app = build("one:9092", WorkerSettings(group_id="g"), Budget(1))
+    consumer = app.consumer
+    assert isinstance(consumer, Consumer)
+    consumer.resume_flow()
+    thread = consumer._new_consumer_thread()
+    member = Member()
+    thread._consumer = cast(Any, member)
+    waiting = asyncio.create_task(thread._fetch(3600))
+    await asyncio.sleep(0)
+    assert await thread._place(TopicPartition("events", 0), 7, 1)
+    assert await asyncio.wait_for(waiting, 60) == []
+    assert member.seeks == ((TopicPartition("events", 0), 7),)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.bench.generate import EVENTS_A_TURN, Record, records
 from tests.bench.rebuild import COMMAND, drain
+from tests.bench.run import drain as backfilled
 from tests.bench.run import fill
 from tests.bench.stack import stack
 from tests.integration.letting_go import PRICE, moved_back, rolled_up
@@ -105,7 +106,8 @@ def main() -> None:
         )
         read = partial(from_topic, there.kafka_bootstrap, topic)
         starts = read(first, "1s")
-        table.add("`replay topics` into an empty ledger", count, read(second) - starts)
+        found = backfilled(there.kafka_bootstrap, topic, second, count, backfill=True)
+        table.add("`replay topics` into an empty ledger", found["events"], found["seconds"])
         table.add("`replay topics` where all is known", count, read(first) - starts)
         table.measured("rolled up", count, partial(rolled_up, first))
         moved_back(first, 3)
@@ -135,8 +137,8 @@ def main() -> None:
     asked.out.write_text(
         f"# Retention, archive and reading again, {time.strftime('%Y-%m-%d')}\n\n"
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; `python -m tests.bench.retention --sessions {asked.sessions}`. "
-        f"Each alone, one after the other. The start of `replay topics` ({starts:.1f} s, nothing to read) is left out, as the worker's "
-        "is. The last column is the rate over that of one worker in this run.\n\n"
+        "Each alone, one after the other. A worker and a backfill are measured from their first commit to their last one; of the second reading the start "
+        f"({starts:.1f} s, nothing to read) is left out. The last column is the rate over that of one worker in this run.\n\n"
         "| what | events | seconds | events/s | of live |\n|---|---|---|---|---|\n"
         + "\n".join(table.lines)
         + f"\n\nThe archive has {size:,} bytes for {plain:,} of events: {plain / size:.1f} times fewer.\n",

@@ -1,7 +1,8 @@
 """``make bench``: turnledger's worker beside the floor and beside stock Faust, in one run, interleaved, medians.
 
 (a) the floor (``floor.py``), (b) stock Faust's per-event agent that does nothing, (c) ``turnledger worker`` with everything on, each a process of its own that
-drains the same topic; (c2) the same worker as two processes, which is another thing than (c) and has columns of its own.
+drains the same topic; (c2) the same worker as two processes, which is another thing than (c) and has columns of its own; (d) ``turnledger replay topics`` of
+records that nobody has read, into an empty ledger.
 Also: latency at half load, 10 against 100 partitions, 100 thousand against millions of stored events, and rolling up (``rollups.py``, some minutes).
 Absolute figures belong to the machine; the ratios inside one run are what counts.
 """
@@ -93,10 +94,22 @@ class Worker:
         self.process.wait(timeout=60)
 
 
+def worker_command(processes: int = 1) -> tuple[str, ...]:
+    """``turnledger worker`` with everything on."""
+    return ("worker", "--processes", str(processes), "--health-port", "0")
+
+
+BACKFILL = ("replay", "topics", "--by", "bench", "--json")
+
+
 def start_worker(
-    bootstrap: str, topic: str, dsn: str, round_events: int = ROUND["backlog"], processes: int = 1
+    bootstrap: str,
+    topic: str,
+    dsn: str,
+    round_events: int = ROUND["backlog"],
+    arguments: tuple[str, ...] = worker_command(),
 ) -> Worker:
-    """``turnledger worker`` with everything on, as a person would start it but for the size of its rounds."""
+    """A command that applies events, as a person would start it but for the size of its rounds."""
     log = Path(tempfile.mkstemp(prefix="turnledger-bench-", suffix=".log")[1])
     env = os.environ | {
         "TURNLEDGER_KAFKA_BOOTSTRAP": bootstrap,
@@ -105,16 +118,7 @@ def start_worker(
         "TURNLEDGER_GROUP_ID": f"bench-{time.time_ns()}",
         "TURNLEDGER_ROUND_EVENTS": str(round_events),
     }
-    command = [
-        sys.executable,
-        "-c",
-        "from turnledger.cli import main; main()",
-        "worker",
-        "--processes",
-        str(processes),
-        "--health-port",
-        "0",
-    ]
+    command = [sys.executable, "-c", "from turnledger.cli import main; main()", *arguments]
     with log.open("wb") as out:
         return Worker(subprocess.Popen(command, env=env, stdout=out, stderr=out, start_new_session=True), log)
 
@@ -158,13 +162,15 @@ def drain(
     marks: tuple[int, ...] = (),
     round_events: int = ROUND["backlog"],
     processes: int = 1,
+    backfill: bool = False,
 ) -> dict[str, Any]:
-    """Start a worker on a full topic and wait until all of it is committed.
+    """Start a worker on a full topic, or a replay (``backfill``), and wait until all of it is committed.
 
     Seconds count from the first commit that is seen, for the events after it: joining the group is not measured. With several
     ``processes`` from when each of them has partitions, since until then one works and the others join; CPU and memory are of all of them.
     """
-    worker = start_worker(bootstrap, topic, dsn, round_events, processes)
+    arguments = BACKFILL if backfill else worker_command(processes)
+    worker = start_worker(bootstrap, topic, dsn, round_events, arguments)
     try:
         with psycopg.connect(dsn, autocommit=True) as conn:
             family: list[psutil.Process] = []
@@ -173,11 +179,13 @@ def drain(
             passed: list[tuple[int, float]] = []
             deadline = time.monotonic() + 60 + total / 2000
             while last < total:
-                if worker.process.poll() is not None or time.monotonic() > deadline:
+                # A replay ends by itself once all is committed.
+                over = worker.process.poll() is not None or time.monotonic() > deadline
+                last = _progress(conn)
+                if over and last < total:
                     raise RuntimeError(
                         f"the worker stopped at {last} of {total}:\n{worker.log.read_text()[-4000:]}"
                     )
-                last = _progress(conn)
                 now = time.perf_counter()
                 if not first and last and (processes == 1 or _owners(conn) >= processes):
                     family = _family(worker.process.pid)
@@ -205,6 +213,8 @@ def drain(
                 "select coalesce(sum(accepted), 0)::bigint from ledger.ingest_batches"
             ).fetchone()
             assert rows is not None and rows[0] == total, (rows, total)
+        if backfill and worker.process.wait(timeout=120):
+            raise RuntimeError(f"the replay failed:\n{worker.log.read_text()[-4000:]}")
         return result
     finally:
         worker.stop()
@@ -353,11 +363,11 @@ async def latency(bootstrap: str, topic: str, dsn: str, rate: float, seconds: fl
 
 
 def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool) -> dict[str, Any]:
-    """(a), (b), (c) and (c2) over one topic, interleaved."""
+    """(a), (b), (c), (c2) and (d) over one topic, interleaved."""
     topic = f"bench.{shape}"
     total = asyncio.run(fill(stack.kafka_bootstrap, topic, PARTITIONS, records(shape, events)))
     say(f"{shape}: {total} events in {PARTITIONS} partitions")
-    runs: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": [], "c2": []}
+    runs: dict[str, list[dict[str, Any]]] = {"a": [], "b": [], "c": [], "c2": [], "d": []}
     for turn in range(repeats):
         runs["a"].append(
             floor(
@@ -372,6 +382,11 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
         runs["c2"].append(
             drain(stack.kafka_bootstrap, topic, dsn, total, round_events=ROUND[shape], processes=2)
         )
+        dsn = fresh_database(stack.database_url, "bench_worker")
+        migrate(dsn)
+        runs["d"].append(
+            drain(stack.kafka_bootstrap, topic, dsn, total, round_events=ROUND[shape], backfill=True)
+        )
         if with_stock:
             runs["b"].append(stock(stack.kafka_bootstrap, topic, total))
         line = "  ".join(f"{name} {us(found[-1]):6.1f}" for name, found in runs.items() if found)
@@ -380,7 +395,7 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
     def median(name: str, key: str = "seconds") -> float:
         return statistics.median(us(r, key) for r in runs[name])
 
-    a, c, c2 = median("a"), median("c"), median("c2")
+    a, c, c2, d = median("a"), median("c"), median("c2"), median("d")
     result: dict[str, Any] = {
         "events": total,
         "a_us": a,
@@ -400,6 +415,11 @@ def compare(stack: Any, shape: str, events: int, repeats: int, with_stock: bool)
         "c2_backend_cpu_us": median("c2", "backend_cpu"),
         "c2_events_per_second": 1e6 / c2,
         "c2_peak_mib": statistics.median(r["peak_mib"] for r in runs["c2"]),
+        "d_us": d,
+        "d_over_c": c / d,
+        "d_worker_cpu_us": median("d", "worker_cpu"),
+        "d_events_per_second": 1e6 / d,
+        "d_peak_mib": statistics.median(r["peak_mib"] for r in runs["d"]),
     }
     if with_stock:
         result |= {"b_us": median("b"), "c_over_b": median("b") / c}
@@ -461,6 +481,17 @@ def table(report: dict[str, Any]) -> str:
     lines += [
         f"| {shape} | {r['c2_us']:.1f} | {r['c2_over_a']:.2f} | {r['c2_over_c']:.2f} | {r['c2_worker_cpu_us']:.1f} |"
         f" {r['c2_backend_cpu_us']:.1f} | {r['c2_events_per_second']:.0f} | {r['c2_peak_mib']:.0f} |"
+        for shape, r in report["shapes"].items()
+    ]
+    lines += [
+        "",
+        "Backfill: `replay topics` of the same records into an empty ledger, measured as c is; d/c is 1 where it keeps the live rate:",
+        "",
+        "| shape | d replay µs | d/c | d CPU | events/s | peak MiB |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {shape} | {r['d_us']:.1f} | {r['d_over_c']:.2f} | {r['d_worker_cpu_us']:.1f} | {r['d_events_per_second']:.0f} | {r['d_peak_mib']:.0f} |"
         for shape, r in report["shapes"].items()
     ]
     lines.append("")

@@ -53,6 +53,7 @@ from turnledger.archive.place import place
 from turnledger.archive.read import find
 from turnledger.cli import build, main
 from turnledger.devstack import choose
+from turnledger.ingest.settle import Settling
 from turnledger.replay.rebuild import Rebuilder
 from turnledger.store import outbox
 from turnledger.store.connect import connect
@@ -222,14 +223,36 @@ def before(name: str, phase: str) -> Callable[[], None]:
     return arm
 
 
+def a_round_is_folded(*, committed: bool) -> Callable[[], None]:
+    """While the one before it is on its way to the database, or just when that is ``committed``."""
+
+    def arm() -> None:
+        settle = Settling._settle
+
+        async def dies(ingest: Settling, following: Any, **more: Any) -> bool:
+            beside = following is not None and ingest._flying is not None
+            if beside and not committed:
+                die()
+            found = await settle(ingest, following, **more)
+            if beside:
+                die()
+            return found
+
+        Settling._settle = dies  # type: ignore[method-assign]
+
+    return arm
+
+
 PLACES: dict[str, Callable[[], None]] = {
+    "a round is folded beside a write": a_round_is_folded(committed=False),
+    "a round is folded on one that is committed": a_round_is_folded(committed=True),
     "doubts are forgotten": doubts_are_forgotten,
     "a comparison is planned": before("_work", "comparing"),
     "nobody was looked at again": before("look_again", "comparing"),
     "a switch has not followed": before("catch_up", "ready"),
     "a switch has not looked again": before("look_again", "ready"),
 }
-"""Places between two steps of a rebuild and a switch that chance would seldom meet."""
+"""Places between two steps of a replay, a rebuild and a switch that chance would seldom meet."""
 
 
 def be(arguments: Sequence[str], steps: Steps, told: Path) -> None:

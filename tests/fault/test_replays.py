@@ -1,4 +1,4 @@
-"""A share of the campaign of ``replays``: each of its commands killed once, and a rebuild and a switch where chance would seldom do it."""
+"""A share of the campaign of ``replays``: each of its commands killed once, and a replay, a rebuild and a switch where chance would seldom do it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.fault.replays import KINDS, campaign
 from tests.stack.servers import Servers
 
+TOPICS = ("replay topics, never read", "empty")
 PROJECTIONS = ("replay projections", "begun")
 SWITCH = ("replay switch", "built")
 POINTS = int(os.environ.get("TURNLEDGER_REPLAY_KILLS", str(len(KINDS))))
@@ -39,3 +40,12 @@ def test_who_is_killed_between_what_is_in_doubt_and_its_comparison_is_followed_b
             (SWITCH, "a switch has not looked again"),
         ):
             run.place(*command, place)
+
+
+@pytest.mark.timeout(420)
+def test_a_replay_that_is_killed_between_a_round_that_is_written_and_one_that_is_folded_loses_and_doubles_nothing(
+    stack: Servers, database_template: str, tmp_path: Path
+) -> None:
+    with campaign(stack, database_template, tmp_path) as run:
+        for place in ("a round is folded beside a write", "a round is folded on one that is committed"):
+            run.place(*TOPICS, place)

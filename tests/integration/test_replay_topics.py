@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +28,8 @@ from tests.stack.commands import Running
 from tests.stack.servers import Servers
 from tests.stack.topics import Record, Topic, create_topic, produce
 from turnledger.doctor.verify import Topics, verify
+from turnledger.ingest.batch import Fetched
+from turnledger.ingest.round import Ingest
 from turnledger.pricing import packaged, price_call
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
@@ -121,6 +125,35 @@ def test_records_that_nobody_read_are_applied_once_and_a_third_reading_changes_n
     assert beside["again"]["known"] == 67
     worker.stop()
     assert outcomes(database, topic)["records"] == 68
+
+
+@pytest.mark.partitions(1)
+def test_what_nobody_read_is_applied_with_the_collector_off_and_held_by_nobody_afterwards(
+    topic: Topic, database: str, here: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(topic, fleet(4, 3))
+    handed: list[weakref.ref[Any]] = []
+    enabled: set[bool] = set()
+    held: list[int] = []
+    put, run = Ingest.put, Ingest.run
+
+    def hear(ingest: Ingest, batch: Fetched) -> None:
+        enabled.add(gc.isenabled())
+        handed.extend(weakref.ref(record) for record in batch.records)
+        put(ingest, batch)
+
+    async def to_the_end(ingest: Ingest) -> None:
+        await run(ingest)
+        held.append(sum(one() is not None for one in handed))
+
+    monkeypatch.setattr(Ingest, "put", hear)
+    monkeypatch.setattr(Ingest, "run", to_the_end)
+    # Twenty records a fetch.
+    here.replay(environment(topic, database), "--rate", "200")
+    assert (len(handed), enabled, gc.isenabled()) == (60, {False}, True)
+    # Whoever fetches still has the last of them in hand.
+    assert held[0] <= 20
+    assert outcomes(database, topic)["accepted"] == 60
 
 
 @pytest.mark.partitions(2)

@@ -36,7 +36,7 @@ class Fetched:
     """Bytes of keys and values."""
     done: Callable[[], None] | None = None
     """Called once when the records are committed, never when they are dropped, and let go of then: Faust's acknowledgement holds the
-    message that holds this, and the collector of cycles is off (``ingest.worker``)."""
+    message that holds this, and the collector of cycles is off (``ingest.interpreter``)."""
 
     @property
     def first(self) -> int:

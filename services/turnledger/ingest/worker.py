@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ import structlog
 from aiokafka.errors import KafkaError
 
 from turnledger.health.server import ProbeServer
+from turnledger.ingest import interpreter
 from turnledger.ingest.app import IngestApp, KafkaSide, attach, build
 from turnledger.ingest.health import Health
 from turnledger.ingest.link import Link
@@ -34,9 +34,6 @@ END_SECONDS = 20.0
 """How long the end may take before the process goes anyway (under the 30 s of invariant I9)."""
 APP_END_SECONDS = 6.0
 START_PAUSE_SECONDS = 1.0
-COLLECT_SECONDS = 30.0
-SWITCH_SECONDS = 0.0005
-"""Thread switch interval: with Python's 5 ms, each of the writer's round trips to Postgres waited that long for the interpreter."""
 
 
 class Worker:
@@ -98,17 +95,19 @@ class Worker:
         watch = asyncio.create_task(self._watch(), name="watch")
         starter = asyncio.create_task(self._start_app(), name="start")
         end = asyncio.create_task(self._end.wait(), name="end")
-        # What is there now stays: the collector need not look at it again, and runs between rounds alone.
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        await asyncio.wait({handler, starter, end}, return_when=asyncio.FIRST_COMPLETED)
-        if starter.done() and not starter.cancelled() and starter.exception() is None and not handler.done():
-            await asyncio.wait(
-                {handler, end, asyncio.ensure_future(self._app_crashed())},
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        return await self._finish(handler, starter, watch)
+        async with interpreter.for_rounds():
+            await asyncio.wait({handler, starter, end}, return_when=asyncio.FIRST_COMPLETED)
+            if (
+                starter.done()
+                and not starter.cancelled()
+                and starter.exception() is None
+                and not handler.done()
+            ):
+                await asyncio.wait(
+                    {handler, end, asyncio.ensure_future(self._app_crashed())},
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            return await self._finish(handler, starter, watch)
 
     async def _finish(
         self, handler: asyncio.Task[None], starter: asyncio.Task[None], watch: asyncio.Task[None]
@@ -174,7 +173,6 @@ class Worker:
 
     async def _watch(self) -> None:
         """Lag, and partitions that look alive and fetch nothing."""
-        collected = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.metrics.buffered_bytes.set(self.budget.used)
@@ -197,9 +195,6 @@ class Worker:
                 await self.ingest.nudge()
             elif self.health.joined:
                 self.health.broker_seen = time.monotonic()
-            if time.monotonic() - collected > COLLECT_SECONDS:
-                collected = time.monotonic()
-                gc.collect(1)
 
 
 def run_worker(
@@ -207,7 +202,6 @@ def run_worker(
 ) -> int:
     """Run a worker until SIGTERM; returns the exit status. A :class:`TurnledgerError` is a sentence for the operator."""
     configure_logging(None if tether is None else tether.number)
-    sys.setswitchinterval(SWITCH_SECONDS)
 
     async def main() -> int:
         return await Worker(settings, bootstrap, database_url, flags, tether).run()

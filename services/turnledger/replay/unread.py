@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from turnledger.errors import TurnledgerError
+from turnledger.ingest import interpreter
 from turnledger.ingest.batch import Partition
 from turnledger.ingest.health import Health
 from turnledger.ingest.link import Link
@@ -50,6 +51,7 @@ class Applied:
     """A worker took a partition over meanwhile: the rest is its own."""
 
 
+@interpreter.for_rounds()
 async def apply(
     broker: Broker,
     database_url: str,

@@ -48,6 +48,8 @@ SETTLE_SECONDS = 30.0
 STALLED_SECONDS = 10.0
 """Marks that nobody takes for so long are of sessions that cannot be rolled up, here as in the generation that readers see."""
 PAUSE_SECONDS = 0.2
+FOLLOW_SECONDS = 2.0
+"""Between two passes over what comes in while others work: a turn that goes on is folded anew in each pass that finds some of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,7 @@ class Rebuilder:
     follower: Follower = field(init=False)
     _followed: bool = False
     """There is much, and it is followed all the same."""
+    _follow_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.follower = Follower(self.connection, self.rebuild)
@@ -351,8 +354,11 @@ class Rebuilder:
         self.connection.execute(query("replay/reach_targets"), {"generation": self.rebuild.generation})
 
     def _wait(self, follow: bool) -> None:
-        """Let the others work; ``follow`` what comes in meanwhile."""
-        much = follow and self.follower.run(mark=False).more
+        """Let the others work; ``follow`` what comes in meanwhile, from time to time."""
+        much = False
+        if follow and time.monotonic() >= self._follow_at:
+            much = self.follower.run(mark=False).more
+            self._follow_at = time.monotonic() + (0.0 if much else FOLLOW_SECONDS)
         self.hands.wait(0.0 if much else PAUSE_SECONDS)
 
     def _roll_up(self) -> None:

@@ -1,4 +1,4 @@
--- Today, where partitions may soon be given to workers of a fold version: a generation that it fills is being brought up to date.
+-- Today, where partitions may soon be given to workers of a fold version: a generation that it fills is compared, or ready.
 select ledger.today()
 from ledger.rebuilds
-where ended_at is null and fold_version = %(fold_version)s and phase <> 'folding'
+where ended_at is null and fold_version = %(fold_version)s and phase in ('comparing', 'ready')

@@ -90,6 +90,8 @@ class Switch:
         for attempt in range(ATTEMPTS):
             while self.rebuilder.catch_up():
                 pass
+            # Who has come to rest since is compared while partitions go on: what is left for the moment are those that move in it.
+            self.rebuilder.look_again()
             try:
                 with self._without_roll_ups():
                     must = attempt >= QUIET_ATTEMPTS

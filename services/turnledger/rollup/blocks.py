@@ -54,7 +54,7 @@ def with_turns(moved: set[int] | None, turns: Iterable[int]) -> set[int] | None:
 
 def turns_of(moved: Iterable[int]) -> list[int]:
     """The numbers that turns in these blocks may have."""
-    return [turn_no for block in moved for turn_no in range(block * FAN, (block + 1) * FAN)]
+    return [turn_no for block in sorted(moved) for turn_no in range(block * FAN, (block + 1) * FAN)]
 
 
 def basis_of(facts: Row) -> str:

@@ -208,7 +208,8 @@ def roll_up_many(do: Statements, candidates: Sequence[int], price: PriceSource, 
         gathered.write()
         do.rolled_up(done.done, (time.monotonic() - began) / len(taken))
         left = taken.keys() - done.done
-        do.mark_turns({number: taken[number].turns for number in sorted(left)})
+        if left:
+            do.mark_turns({number: taken[number].turns for number in sorted(left)})
         done.apart += sorted(left - set(done.torn))
     return done
 

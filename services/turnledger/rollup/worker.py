@@ -95,7 +95,7 @@ class Rollup:
                     self.health.failing = None
                 pause = FIRST_BACK_OFF_SECONDS
                 if not (tick.done and tick.more):
-                    # Until then some more are due: together they cost a third of what each costs by itself.
+                    # Until then some more are due: together they cost a fraction of what each costs by itself.
                     self._stop.wait(self.settings.rollup_interval)
             except (psycopg.Error, TurnledgerError) as error:
                 self._failed(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from turnledger.fold.findings import grouped
 from turnledger.fold.model import Row, SessionFold
 from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
-from turnledger.pricing import packaged, price_call
+from turnledger.pricing import Price, packaged, price_call
 from turnledger.store import write
 
 PRICE = partial(price_call, packaged())
@@ -196,6 +196,18 @@ def varied() -> dict[str, list[Event]]:
 def lines(sessions: dict[str, list[Event]], *, tenant: str | None = None) -> list[bytes]:
     added = {} if tenant is None else {"tenant": tenant}
     return [json.dumps({**event, **added}).encode() for events in sessions.values() for event in events]
+
+
+def meanwhile(happens: Callable[[], object]) -> PriceFunction:
+    """Prices; while the first one is asked for, something else happens."""
+    waits = [happens]
+
+    def price(*given: Any, **named: Any) -> Price:
+        if waits:
+            waits.pop()()
+        return PRICE(*given, **named)
+
+    return price
 
 
 # --- the projections, as ingest leaves them ----------------------------------------------------------------------------------------

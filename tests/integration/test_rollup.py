@@ -24,6 +24,7 @@ from tests.integration.projected import (
     call,
     forked,
     lines,
+    meanwhile,
     numbered_fork,
     project,
     shown,
@@ -258,12 +259,11 @@ def test_a_mark_that_comes_during_a_roll_up_stays(database: str, connection: psy
     with connect(database, "other", autocommit=True) as other:
         told: list[int] = []
 
-        def price(*given: Any, **named: Any) -> Price:
-            if not told:
-                told.append(session_no)
-                other.execute("insert into ledger.marks (session_no) values (%s)", (session_no,))
-            return PRICE(*given, **named)
+        def marked() -> None:
+            told.append(session_no)
+            other.execute("insert into ledger.marks (session_no) values (%s)", (session_no,))
 
+        price = meanwhile(marked)
         assert roll_up_session(Statements(connection, SLOT), session_no, price) is Outcome.SET
     marks = connection.execute(
         "select count(*) from ledger.marks where session_no = %s", (session_no,)
@@ -297,12 +297,7 @@ def test_two_workers_never_have_one_session(database: str, connection: psycopg.C
     with connect(database, "other", autocommit=True) as other:
         load_as_microseconds(other)
         seen: list[Outcome] = []
-
-        def price(*given: Any, **named: Any) -> Price:
-            if not seen:
-                seen.append(roll_up_session(Statements(other, SLOT), session_no, PRICE))
-            return PRICE(*given, **named)
-
+        price = meanwhile(lambda: seen.append(roll_up_session(Statements(other, SLOT), session_no, PRICE)))
         assert roll_up_session(Statements(connection, SLOT), session_no, price) is Outcome.SET
     assert seen == [Outcome.BUSY]
 

@@ -19,6 +19,7 @@ from tests.integration.projected import (
     call,
     forked,
     lines,
+    meanwhile,
     plain,
     project,
     shown,
@@ -215,14 +216,8 @@ def test_marks_that_come_meanwhile_stay(database: str, connection: Connection) -
     project(connection, lines({name: alone(name) for name in ("a", "b")}))
     numbers = sorted(numbers_of(connection).values())
     with connect(database, "other", autocommit=True) as other:
-        told: list[int] = []
-
-        def price(*given: Any, **named: Any) -> Price:
-            if not told:
-                told.append(1)
-                other.execute("insert into ledger.marks (session_no) select unnest(%s::int8[])", (numbers,))
-            return PRICE(*given, **named)
-
+        mark = "insert into ledger.marks (session_no) select unnest(%s::int8[])"
+        price = meanwhile(lambda: other.execute(mark, (numbers,)))
         assert roll_up_many(Statements(connection, SLOT), numbers, price).done == numbers
     assert marked(connection) == [(number, None) for number in numbers]
 
@@ -253,12 +248,7 @@ def test_what_another_worker_has_is_left_to_it_and_who_was_set_is_not_due(
     with connect(database, "other", autocommit=True) as other:
         load_as_microseconds(other)
         seen: list[Many] = []
-
-        def price(*given: Any, **named: Any) -> Price:
-            if not seen:
-                seen.append(roll_up_many(Statements(other, SLOT), numbers, PRICE))
-            return PRICE(*given, **named)
-
+        price = meanwhile(lambda: seen.append(roll_up_many(Statements(other, SLOT), numbers, PRICE)))
         assert roll_up_session(Statements(connection, SLOT), numbers[0], price) is Outcome.SET
     assert seen == [Many(done=numbers[1:])]
     project(connection, lines({name: alone(name) for name in ("a", "b", "c")}))
@@ -276,12 +266,7 @@ def test_each_of_several_workers_takes_some(
     with connect(database, "other", autocommit=True) as other:
         load_as_microseconds(other)
         seen: list[Many] = []
-
-        def price(*given: Any, **named: Any) -> Price:
-            if not seen:
-                seen.append(roll_up_many(Statements(other, SLOT), numbers, PRICE))
-            return PRICE(*given, **named)
-
+        price = meanwhile(lambda: seen.append(roll_up_many(Statements(other, SLOT), numbers, PRICE)))
         assert roll_up_many(Statements(connection, SLOT), numbers, price).done == numbers[:2]
     assert seen == [Many(done=numbers[2:])]
 

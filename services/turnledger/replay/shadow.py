@@ -15,7 +15,6 @@ from psycopg import sql
 
 from turnledger.contract.event import Event
 from turnledger.contract.fast import FastReader
-from turnledger.contract.reader import Rejected
 from turnledger.fold.state import NeedsHistory, SessionChanges, SessionState
 from turnledger.ingest import load
 from turnledger.ingest.cache import SessionEntry, StreamEntry, WrittenTurn
@@ -24,7 +23,7 @@ from turnledger.ingest.project import project, receipts_named
 from turnledger.replay.generation import Connection
 from turnledger.store.keys import receipt_hash
 from turnledger.store.named import query
-from turnledger.store.read import LedgerUnreadable, ordered_pieces
+from turnledger.store.read import accepted, ordered_pieces
 from turnledger.store.vacuumed import DETAIL, carry, vacuumed_among
 from turnledger.store.write import store_projection
 from turnledger.store.write_rows import Unit
@@ -84,12 +83,7 @@ def stored_events(
 def _read(rows: Iterable[tuple[int, int, int, int, int, bytes]]) -> Iterator[tuple[int, Stored]]:
     read = FastReader(limit=sys.maxsize).read
     for session_no, stream_no, seq, offset, batch_no, raw in rows:
-        event = read(raw)
-        if isinstance(event, Rejected):
-            raise LedgerUnreadable(
-                f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
-                f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
-            )
+        event = accepted(read(raw), session_no, stream_no, seq)
         event.position = offset
         event.length = len(raw)
         yield session_no, Stored(event, stream_no, seq, batch_no)

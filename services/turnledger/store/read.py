@@ -81,14 +81,19 @@ def _accepted(rows: Iterable[tuple[int, bytes, int, int, int]]) -> Iterator[tupl
     # What was accepted stays accepted, whatever limit is set now.
     read = FastReader(limit=sys.maxsize).read
     for session_no, raw, offset, stream_no, seq in rows:
-        event = read(raw)
-        if isinstance(event, Rejected):
-            raise LedgerUnreadable(
-                f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
-                f"({event.reason}: {event.detail}): restore ledger.events from a backup, or run the version that wrote it."
-            )
+        event = accepted(read(raw), session_no, stream_no, seq)
         event.position = offset
         yield session_no, event
+
+
+def accepted(read: Event | Rejected, session_no: int, stream_no: int, seq: int) -> Event:
+    """What was read of a stored event: it was accepted once. Raises :class:`LedgerUnreadable` where it is refused now."""
+    if isinstance(read, Rejected):
+        raise LedgerUnreadable(
+            f"the event at stream_no {stream_no}, seq {seq} of session_no {session_no} was accepted once and is refused now "
+            f"({read.reason}: {read.detail}): restore ledger.events from a backup, or run the version that wrote it."
+        )
+    return read
 
 
 def ordered_pieces(

@@ -51,7 +51,7 @@ EVERY = 16
 """One of so many turns is waited for: who looks takes from what the others have."""
 READ_SECONDS = 0.1
 """Between two looks of a reader."""
-PREPARED = 1_500_000
+PREPARED = 3_000_000
 """Events that are made before anybody is measured; more are made when they are needed."""
 OF_SESSIONS = 100_000
 """Events of the 200 sessions that go on side by side; then there are 200 others: a session has some 36 turns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,6 +21,7 @@ from tests.stack.topics import Record, Topic, create_topic, produce
 from turnledger.errors import TurnledgerError
 from turnledger.fold import calls, quick, state, usage
 from turnledger.replay import compare, shadow
+from turnledger.replay import follow as following
 from turnledger.replay import pieces as working
 from turnledger.replay import rebuild as rebuilding
 from turnledger.replay import switch as switching
@@ -665,16 +666,53 @@ def test_a_session_that_goes_on_moving_is_rolled_up_seldom(
         pieces.close()
 
 
-def test_the_index_on_batches_is_told_what_it_does_not_know_yet(lived: Lived, connection: Connection) -> None:
+@pytest.mark.parametrize(("pages", "told"), [(following.FIRST_PAGES, 0), (0, 1)])
+def test_a_first_pass_looks_where_a_day_ends_and_else_tells_the_index_what_it_does_not_know(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch, pages: int, told: int
+) -> None:
+    monkeypatch.setattr(following, "FIRST_PAGES", pages)
+    monkeypatch.setattr(following, "PAGES_BEFORE", 0)
     there = begin(connection, by="test")
     day = day_table(rows(lived.url, "select ledger.today()")[0][0])
     unknown = "select brin_summarize_new_values(%s::regclass)"
-    lived.send(turn("told", 0, "t", call("i1", 3)))
+    lived.send(turn(f"told-{pages}", 0, "t", call(f"i{pages}", 3)))
     connection.execute("select brin_desummarize_range(%s::regclass, 0)", (f"{day}_batch",))
 
-    Follower(connection, there).run()
+    done = Follower(connection, there).run()
 
-    assert rows(lived.url, unknown, f"{day}_batch") == [(0,)]
+    assert done.events
+    assert rows(lived.url, unknown, f"{day}_batch") == [(1 - told,)]
+
+
+def test_what_a_history_held_already_is_not_read_again(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = begin(connection, by="test", tenant="nobody")
+    for number in range(4):
+        lived.send(turn("behind", 3 * number, f"t{number}", call(f"b{number}", 3)))
+    monkeypatch.setattr(following, "PASS_EVENTS", 4)
+    read: list[tuple[int, int]] = []
+    real = shadow.by_session
+
+    def noted(found: Iterable[shadow.StoredRow]) -> dict[int, list[shadow.Stored]]:
+        given = list(found)
+        read.extend((row[1], row[2]) for row in given)
+        return real(given)
+
+    monkeypatch.setattr(shadow, "by_session", noted)
+    monkeypatch.setattr(following, "by_session", noted)
+    follower = Follower(connection, there)
+
+    first = follower.run()
+    assert first.more
+    once = len(read) - first.events  # what came with the pass, and the history, in which it stands again
+    while follower.run().more:
+        pass
+
+    assert once == len(set(read)) and len(read) == once + first.events
+    with alone(lived, connection, there) as rebuilder:
+        rebuilder.run()
+        shows_the_same(lived, rebuilder)
 
 
 def test_where_much_came_in_all_share_what_moved(

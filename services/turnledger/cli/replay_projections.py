@@ -84,10 +84,11 @@ def projections(
     from turnledger.cli.who import person
     from turnledger.doctor.scope import parse_since, what_came_since
     from turnledger.replay import compare
-    from turnledger.replay.hands import Processes
+    from turnledger.replay.hands import Processes, polite
     from turnledger.replay.pieces import collect_seldom
     from turnledger.replay.rebuild import Rebuilder, begin, open_connection
 
+    polite()
     collect_seldom()
     instant = None if since is None else parse_since(since)
     with _database() as url, open_connection(url) as connection:

@@ -98,14 +98,18 @@ class Processes:
 
 
 def polite() -> None:
-    """In such a process: whoever serves live work comes first. It costs nothing where a core is free.
+    """In a process of a rebuild: it takes what processor time is left, so that whoever serves live work comes first. It costs nothing where a core is free.
 
-    The process that started it has no lower priority: it follows live work, and must be faster.
+    The process that switches is not among them: while partitions stand still it must be fast.
     """
     os.nice(max(0, NICE - os.nice(0)))
     # No such file, or no such scheduler: then the priority counts by itself.
     with suppress(OSError):
         AUTOGROUP.write_text(str(NICE), encoding="ascii")
+    if sys.platform == "linux":
+        # A low priority alone is left its share, and finishes its turn while live work waits: at half load that was twice the time until a turn is visible.
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def tied() -> Callable[[float], bool]:

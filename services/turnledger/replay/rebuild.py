@@ -38,9 +38,8 @@ SESSION_WEIGHT = 4
 FOLLOWED_SESSIONS = 3000
 """Where more sessions than this moved, all that moved are shared out in pieces, and each is folded from its beginning."""
 FOLLOWED_EVENTS = 100_000
-"""More events than this are shared out too, where the sessions that moved have not much more than these."""
-WORTH = 2.0
-"""Not much: so many times what came in. One process would follow, all share the pieces."""
+"""More events than this are shared out too, where the sessions that moved have not much more than these: with so many hands, so many times as many. What
+one process would follow all of them share."""
 LOOKED_AT = 500
 """Sessions compared in one snapshot."""
 SETTLE_SECONDS = 30.0
@@ -72,6 +71,10 @@ class Progress:
 class Hands(Protocol):
     """Who works on the pieces."""
 
+    @property
+    def count(self) -> int:
+        """How many do."""
+
     def wait(self, seconds: float) -> None:
         """Let them work for about so long. Raises a ``TurnledgerError`` when they cannot."""
 
@@ -81,6 +84,7 @@ class OwnHands:
     """This process alone."""
 
     pieces: Pieces
+    count: int = 1
 
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -309,7 +313,7 @@ class Rebuilder:
         what = beyond(self.connection, self.rebuild.generation)
         moved = touched(self.connection, what)
         whole = sum(events for _, events in lengths(self.connection, moved))
-        if len(moved) > FOLLOWED_SESSIONS or whole <= WORTH * what.events:
+        if len(moved) > FOLLOWED_SESSIONS or whole <= self.hands.count * what.events:
             return what, moved
         # Until it has caught up: to look at all of it again and again would cost more than to follow it.
         self._followed = True

@@ -45,6 +45,10 @@ class Stored:
     batch_no: int
 
 
+StoredRow = tuple[int, int, int, int, int, bytes]
+"""(session_no, stream_no, seq, offset, batch_no, raw)."""
+
+
 @dataclass(slots=True)
 class Folded:
     """What was done."""
@@ -67,20 +71,32 @@ def stored_events(
 
     Raises ``LedgerUnreadable``.
     """
-    found: dict[int, list[Stored]] = defaultdict(list)
+    return by_session(stored_rows(connection, statement, parameters))
+
+
+def stored_rows(
+    connection: Connection, statement: bytes, parameters: Mapping[str, object]
+) -> Iterator[StoredRow]:
+    """The same, unread."""
     with connection.cursor(binary=True) as cursor:
         cursor.execute(statement, parameters)
         # Many at once: asking for each row by itself takes a twentieth of the whole fold.
         while rows := cursor.fetchmany(FETCHED):
-            for session_no, one in _read(rows):
-                found[session_no].append(one)
+            yield from rows
+
+
+def by_session(rows: Iterable[StoredRow]) -> dict[int, list[Stored]]:
+    """Rows of events as :func:`stored_events` gives them."""
+    found: dict[int, list[Stored]] = defaultdict(list)
+    for session_no, one in _read(rows):
+        found[session_no].append(one)
     for events in found.values():
         # A state extends best in the order in which a worker saw them.
         events.sort(key=lambda one: (one.batch_no, one.event.position))
     return found
 
 
-def _read(rows: Iterable[tuple[int, int, int, int, int, bytes]]) -> Iterator[tuple[int, Stored]]:
+def _read(rows: Iterable[StoredRow]) -> Iterator[tuple[int, Stored]]:
     read = FastReader(limit=sys.maxsize).read
     for session_no, stream_no, seq, offset, batch_no, raw in rows:
         event = accepted(read(raw), session_no, stream_no, seq)

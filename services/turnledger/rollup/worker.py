@@ -23,6 +23,7 @@ from turnledger.rollup.session import TRANSIENT, Outcome, roll_up_session
 from turnledger.rollup.settings import RollupSettings
 from turnledger.store.connect import away, connect
 from turnledger.store.instants import load_as_microseconds
+from turnledger.store.maintain import tell_planner
 from turnledger.store.migrate import require
 from turnledger.store.named import query
 from turnledger.store.read import LedgerUnreadable, writable_slot
@@ -216,6 +217,7 @@ class Rollup:
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
+        tell_planner(do.connection)
         ((marks, oldest),) = do.connection.execute(do.text("pending")).fetchall()
         self.health.marks, self.health.oldest = marks, oldest
         self.metrics.marks.set(marks)

@@ -1,15 +1,22 @@
-"""Keeps the ledger's partitions ahead of the calendar. Called by the ingest worker at its start and every hour, and by `turnledger db migrate`."""
+"""Keeps the ledger's partitions ahead of the calendar, and the planner's statistics not too far behind what is stored.
+
+Partitions are made by the ingest worker at its start and every hour, and by `turnledger db migrate`; statistics by the rollup worker.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from turnledger.store.named import query
 
 DAYS_AHEAD = 8
 """Partitions to have ready, today's included: a week in which nobody runs this costs nothing."""
+
+UNKNOWN_ROWS = 1000
+"""Changed rows from which it matters what the planner believes of a table."""
 
 
 def make_event_partitions(connection: psycopg.Connection[Any], days: int = DAYS_AHEAD) -> int:
@@ -23,3 +30,19 @@ def make_event_partitions(connection: psycopg.Connection[Any], days: int = DAYS_
         return 0
     made = connection.execute(query("maintain/make_partitions"), {"days": days}).fetchone()
     return int(made[0]) if made is not None else 0
+
+
+def tell_planner(connection: psycopg.Connection[Any]) -> str | None:
+    """Analyze the table that has grown most since it was last analyzed, if one has threefold, and return its name. Call it now and then.
+
+    Autovacuum does the same, but comes once a minute, and later where it is held up by a vacuum of the events: the first minutes of a fleet are a million
+    events of which the planner believes that there are none, and it then reads whole tables, with several processes, for one session.
+    """
+    can_maintain = connection.info.server_version >= 170_000
+    found = connection.execute(
+        query("maintain/behind"), {"rows": UNKNOWN_ROWS, "can_maintain": can_maintain}
+    ).fetchone()
+    if found is None:
+        return None
+    connection.execute(sql.SQL("analyze (skip_locked) {}").format(sql.Identifier(*found)))
+    return ".".join(found)

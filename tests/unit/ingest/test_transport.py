@@ -11,7 +11,15 @@ from aiokafka import TopicPartition
 from turnledger.ingest.app import build
 from turnledger.ingest.batch import Fetched
 from turnledger.ingest.settings import WorkerSettings
-from turnledger.ingest.transport import Budget, Consumer, PassThrough, Transport
+from turnledger.ingest.transport import (
+    FETCH_BYTES,
+    FETCH_WAIT_MS,
+    POLL_SECONDS,
+    Budget,
+    Consumer,
+    PassThrough,
+    Transport,
+)
 
 
 def test_the_scheme_turnledger_selects_the_transport() -> None:
@@ -36,6 +44,17 @@ async def test_the_app_opens_no_port_and_takes_brokers_as_they_are_given() -> No
     assert not app.conf.web_enabled
     assert list(app.boot_strategy.web_server()) == []
     assert list(app.boot_strategy.kafka_producer()) == []
+
+
+async def test_the_broker_gathers_what_a_fleet_sends_and_answers_before_anybody_waits_for_it() -> None:
+    app = build("one:9092", WorkerSettings(group_id="g"), Budget(1))
+    consumer = app.consumer
+    assert isinstance(consumer, Consumer)
+    thread = consumer._new_consumer_thread()
+    inner = thread._create_worker_consumer(app.transport)
+    assert (inner._fetch_min_bytes, inner._fetch_max_wait_ms) == (FETCH_BYTES, FETCH_WAIT_MS)
+    assert inner._max_partition_fetch_bytes > FETCH_BYTES
+    assert FETCH_WAIT_MS < POLL_SECONDS * 1000
 
 
 async def test_what_is_told_to_kafka_is_what_postgres_has_whatever_was_acknowledged() -> None:

@@ -666,16 +666,15 @@ def test_a_session_that_goes_on_moving_is_rolled_up_seldom(
         pieces.close()
 
 
-@pytest.mark.parametrize(("pages", "told"), [(following.FIRST_PAGES, 0), (0, 1)])
+@pytest.mark.parametrize(("pages", "told"), [(following.PAGES_BEFORE, 0), (0, 1)])
 def test_a_first_pass_looks_where_a_day_ends_and_else_tells_the_index_what_it_does_not_know(
     lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch, pages: int, told: int
 ) -> None:
-    monkeypatch.setattr(following, "FIRST_PAGES", pages)
-    monkeypatch.setattr(following, "PAGES_BEFORE", 0)
+    monkeypatch.setattr(following, "PAGES_BEFORE", pages)
     there = begin(connection, by="test")
     day = day_table(rows(lived.url, "select ledger.today()")[0][0])
     unknown = "select brin_summarize_new_values(%s::regclass)"
-    lived.send(turn(f"told-{pages}", 0, "t", call(f"i{pages}", 3)))
+    lived.send(turn(f"told-{told}", 0, "t", call(f"i{told}", 3)))
     connection.execute("select brin_desummarize_range(%s::regclass, 0)", (f"{day}_batch",))
 
     done = Follower(connection, there).run()

@@ -44,8 +44,8 @@ PASS_EVENTS = 10_000
 """Of one pass: about 6 KiB each are held."""
 PAGES_BEFORE = 2048
 """So many pages before its end a day may have been written to by rounds that are not committed, or have had room left. Their events are counted."""
-FIRST_PAGES = 16_384
-"""So many pages before its end a first pass begins to look, which knows of no pass before it: 128 MiB, some hundred thousand events."""
+EVENTS_A_PAGE = 4
+"""At least, of 2 KB each: so far before a day's end a pass begins to look that knows of no pass before it."""
 SUMMARIZE_SECONDS = 0.1
 """Less than a second: autovacuum is cancelled for whoever waits longer (``deadlock_timeout``)."""
 
@@ -250,13 +250,15 @@ class Follower:
         if not what.batches:
             return {}
         day = day_table(what.day)
-        known = [pages for batch_no, of, pages in self._ends if of == day and batch_no < min(what.batches)]
-        row = connection.execute(query("replay/end_of_events"), {"day": day}).fetchone()
+        first = min(what.batches)
+        known = [pages for batch_no, of, pages in self._ends if of == day and batch_no < first]
+        row = connection.execute(query("replay/end_of_events"), {"day": day, "first": first}).fetchone()
         if row is not None and row[1] is not None:
-            self._ends.append((row[0], day, row[1]))
-            # The first time, an index that autovacuum has not seen to would have all of the day read, which is written then, too: the first reader of a page
-            # notes in it that its rows are committed, and with checksums that is a page of WAL.
-            known = known or [row[1] - FIRST_PAGES]
+            last, pages, events = row
+            self._ends.append((last, day, pages))
+            # An index that autovacuum has not seen to would have all of the day read, which writes, too: the first reader of a page notes in it that its rows
+            # are committed, and with checksums that is a page of WAL.
+            known = known or [pages - events // EVENTS_A_PAGE]
         if known:
             statement = query("replay/last_events").replace(b"{day}", day.encode())
             place = f"({max(0, max(known) - PAGES_BEFORE)},0)"

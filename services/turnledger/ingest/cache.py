@@ -168,11 +168,14 @@ class SessionCache:
     def shrink(self, committed_round: int) -> None:
         """Drop what was used least until the limit holds. What is not projected yet, or stands in a round that has not committed,
         stays."""
-        if self.bytes <= self.limit_bytes:
-            return
-        for key, entry in list(self._entries.items()):
+        over = self.bytes - self.limit_bytes
+        gone = []
+        for key, entry in self._entries.items():
+            if over <= 0:
+                break
             if entry.dirty_since is None and entry.round_no <= committed_round:
-                self.drop(key)
-                self.evicted += 1
-                if self.bytes <= self.limit_bytes:
-                    return
+                gone.append(key)
+                over -= self._sizes[key]
+        for key in gone:
+            self.drop(key)
+        self.evicted += len(gone)

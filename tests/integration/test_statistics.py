@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 
 from tests.integration.projected import PRICE
+from turnledger.rollup import worker as rolling
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
 from turnledger.store import roles
@@ -71,3 +74,25 @@ def test_who_rolls_up_tells_the_planner(database: str) -> None:
     worker.tick()
     worker.close()
     assert known(database) == 2 * UNKNOWN_ROWS
+
+
+def test_a_table_that_takes_too_long_is_left_to_autovacuum_and_sums_go_on(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def late(link: psycopg.Connection[Any]) -> str:
+        asked.append("once")
+        link.execute("set statement_timeout = 1")
+        link.execute("select pg_sleep(1)")
+        return ""
+
+    monkeypatch.setattr(rolling, "tell_planner", late)
+    monkeypatch.setattr(rolling, "WATCH_SECONDS", 0.0)
+    worker = Rollup(RollupSettings(), database, PRICE)
+    worker.tick()
+    worker.close()
+    worker.tick()
+    worker.close()
+    assert asked == ["once"]
+    assert worker.health.failing is None

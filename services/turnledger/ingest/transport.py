@@ -35,8 +35,8 @@ POLL_SECONDS = 0.2
 
 FETCH_BYTES = 256 * 1024
 FETCH_WAIT_MS = 50
-"""The broker answers a fetch once it has so many bytes (compressed) or that long has passed: 300 events or 3 ms of a backlog. Answered at once, a fleet
-that sends all the time caused a hundred fetches of ten batches a second, which were a third of the worker's processor time at a quarter of its rate."""
+"""The broker answers a fetch once it has so many bytes (compressed: some hundred events) or that long has passed. Answered at once, a fleet that sends all the
+time caused a hundred fetches of ten batches a second, which were a third of the worker's processor time at a quarter of its rate."""
 
 OUTAGE_PAUSE_SECONDS = 0.5
 """Pause after a fetch that failed, so that an outage does not spin."""

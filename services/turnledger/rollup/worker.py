@@ -39,6 +39,8 @@ FIRST_BACK_OFF_SECONDS = 0.2
 GREATEST_BACK_OFF_SECONDS = 5.0
 REFUSED_SECONDS = 60.0
 """A session whose rows cannot be set is tried again after this."""
+UNANALYZED_SECONDS = 600.0
+"""A table that takes longer to be analyzed than a statement may is tried again after this."""
 WATCH_SECONDS = 2.0
 """How often the marks are counted, for health and metrics."""
 
@@ -78,6 +80,7 @@ class Rollup:
         self._stop = threading.Event()
         self._hours_at = 0.0
         self._watched_at = 0.0
+        self._planner_at = 0.0
         self._refused: dict[int, float] = {}
         """session_no: until when it is left alone."""
 
@@ -217,7 +220,7 @@ class Rollup:
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
-        tell_planner(do.connection)
+        self._tell_planner(do.connection)
         ((marks, oldest),) = do.connection.execute(do.text("pending")).fetchall()
         self.health.marks, self.health.oldest = marks, oldest
         self.metrics.marks.set(marks)
@@ -226,6 +229,17 @@ class Rollup:
         self.metrics.audited.set(audited[0])
         self.metrics.differing.set(audited[1])
         self.metrics.audit_age.set(audited[2])
+
+    def _tell_planner(self, connection: Connection) -> None:
+        if time.monotonic() < self._planner_at:
+            return
+        try:
+            tell_planner(connection)
+        except psycopg.errors.QueryCanceled:
+            self._planner_at = time.monotonic() + UNANALYZED_SECONDS
+            log.info(
+                f"a table was not analyzed within the statement timeout: it is left to autovacuum for {UNANALYZED_SECONDS:.0f} s"
+            )
 
     def _statements(self) -> Statements:
         connection = self._connection

@@ -37,6 +37,7 @@ def tell_planner(connection: psycopg.Connection[Any]) -> str | None:
 
     Autovacuum does the same, but comes once a minute, and later where it is held up by a vacuum of the events: the first minutes of a fleet are a million
     events of which the planner believes that there are none, and it then reads whole tables, with several processes, for one session.
+    Raises what psycopg raises; at most 30,000 rows are looked at.
     """
     can_maintain = connection.info.server_version >= 170_000
     found = connection.execute(

@@ -15,6 +15,7 @@ from typing import Self
 
 from turnledger.errors import TurnledgerError
 from turnledger.replay.generation import Rebuild
+from turnledger.settings import Settings
 
 MOST = 64
 LIVES = 5
@@ -97,16 +98,25 @@ class Processes:
         return process, time.monotonic()
 
 
+class HandSettings(Settings):
+    """How a rebuild shares processors: the environment variable ``TURNLEDGER_REBUILD_IDLE``."""
+
+    rebuild_idle: bool = True
+    """It takes only what processor time is left (Linux). False: the small share of a low priority, so that it goes on where nothing is left."""
+
+
 def polite() -> None:
     """In a process of a rebuild: it takes what processor time is left, so that whoever serves live work comes first. It costs nothing where a core is free.
 
-    The process that switches is not among them: while partitions stand still it must be fast.
+    The process that switches is not among them: while partitions stand still it must be fast. Raises :class:`TurnledgerError` for a setting that
+    cannot be read.
     """
+    idle = HandSettings().rebuild_idle
     os.nice(max(0, NICE - os.nice(0)))
     # No such file, or no such scheduler: then the priority counts by itself.
     with suppress(OSError):
         AUTOGROUP.write_text(str(NICE), encoding="ascii")
-    if sys.platform == "linux":
+    if idle and sys.platform == "linux":
         # A low priority alone is left its share, and finishes its turn while live work waits: at half load that was twice the time until a turn is visible.
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

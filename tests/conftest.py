@@ -26,8 +26,6 @@ def pytest_configure() -> None:
     )
     settings.load_profile("turnledger")
     os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
-    # Tests fill the machine: a rebuild among them would wait for the last of them.
-    os.environ.setdefault("TURNLEDGER_REBUILD_IDLE", "false")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -156,8 +156,10 @@ def test_down_stops_the_processes_of_a_demo_that_was_killed(tmp_path: Path, stac
     """The note of a killed demo names its services; a stranger that got one of the ids since is left alone."""
     state = tmp_path / "state"
     (state / "demo").mkdir(parents=True)
-    left = Running(("worker",), environment=stack.addresses.environment(), log=tmp_path / "log")
-    stranger = Running(("worker",), environment=stack.addresses.environment(), log=tmp_path / "other")
+    # Each on a port of its own: whoever came second at the default one would end by itself, sooner or later than it is looked at.
+    command = ("worker", "--health-port", "0")
+    left = Running(command, environment=stack.addresses.environment(), log=tmp_path / "log")
+    stranger = Running(command, environment=stack.addresses.environment(), log=tmp_path / "other")
     try:
         from turnledger.devstack.process import Process
 

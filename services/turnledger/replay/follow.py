@@ -141,8 +141,8 @@ class Follower:
         self.rebuild = rebuild
         self.cache = SessionCache(cache_bytes)
         self._keys: dict[int, SessionKey] = {}
-        self._ahead: dict[SessionKey, set[int]] = {}
-        """Batches whose events a session's history held already when it was read: they come once more."""
+        self._ahead: dict[int, set[int]] = {}
+        """By session: batches whose events a session's history held already when it was read: they come once more."""
         self._used: list[SessionEntry] = []
         self._ends: deque[tuple[int, str, int]] = deque(maxlen=200)
         """(last batch, day, pages of it) at some passes."""
@@ -242,7 +242,7 @@ class Follower:
         self.cache.shrink(0)
         if len(self._keys) > 2 * len(self.cache) + 1000:
             self._keys = {number: key for number, key in self._keys.items() if key in self.cache}
-            self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in self.cache}
+            self._ahead = {number: ahead for number, ahead in self._ahead.items() if number in self._keys}
 
     def _new_events(self, what: Beyond) -> dict[int, list[Stored]]:
         """By session. What was appended last is looked for where a day ends, as long as it is all there: the index on batch_no knows it late."""
@@ -270,8 +270,8 @@ class Follower:
 
     def _not_ahead(self, rows: Iterable[StoredRow]) -> dict[int, list[Stored]]:
         """Those that were not folded yet: to read them a second time would be a third of what they cost."""
-        ahead = {number: self._ahead.get(key) or () for number, key in self._keys.items()}
-        return by_session(row for row in rows if row[4] not in ahead.get(row[0], ()))
+        ahead = self._ahead.get
+        return by_session(row for row in rows if row[4] not in ahead(row[0], ()))
 
     def _summarize(self, day: str) -> None:
         """Tell the index on batch_no what autovacuum has not told it yet. Whoever vacuums is not to be waited for: it would give way."""
@@ -308,7 +308,7 @@ class Follower:
             entry = self._new(found[number], turns)
             fold = LongFold(connection, rebuild.slot, entry, fresh=False)
             done.refused += fold.run().refused
-            self._ahead[entry.key] = self._newer(fold.batches, what)
+            self._ahead[number] = self._newer(fold.batches, what)
             self.cache.put(entry)
         units: list[Unit] = []
         held: list[SessionEntry] = []
@@ -323,7 +323,7 @@ class Follower:
             for number in group:
                 entry = self._new(found[number], turns)
                 history = histories.pop(number, [])
-                self._ahead[entry.key] = self._newer((event.batch_no for event in history), what)
+                self._ahead[number] = self._newer((event.batch_no for event in history), what)
                 held.append(entry)
                 self.cache.put(entry)
                 units += self._extended(entry, history, what, done)
@@ -364,7 +364,7 @@ class Follower:
         history = stored_events(self.connection, query("replay/events"), {"sessions": [number]})[number]
         learn(entry, history)
         # What comes with a later pass is not taken now: its rows would be made by nobody.
-        later = self._newer((one.batch_no for one in history), what) - self._ahead.get(entry.key, set())
+        later = self._newer((one.batch_no for one in history), what) - self._ahead.get(number, set())
         entry.state.restore([one.event for one in history if one.batch_no not in later])
 
     @staticmethod

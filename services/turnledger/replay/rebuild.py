@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from psycopg import sql
-
 from turnledger.fold.version import FOLD_VERSION
 from turnledger.replay.follow import Beyond, Follower, beyond, noted, touched
 from turnledger.replay.generation import (
@@ -28,6 +26,7 @@ from turnledger.replay.generation import (
 from turnledger.replay.pieces import Pieces, look_again
 from turnledger.replay.shadow import lengths
 from turnledger.store.connect import connect
+from turnledger.store.maintain import analyze
 from turnledger.store.named import query
 from turnledger.store.write import PROJECTED
 
@@ -270,11 +269,9 @@ class Rebuilder:
         self._phase("ready")
 
     def _analyze(self) -> None:
-        """Tables that were empty a moment ago: the planner must not believe it. Where autovacuum is at one, it does the same."""
+        """Tables that were empty a moment ago: the planner must not believe it."""
         for table in (*PROJECTED, "call_claims"):
-            self.connection.execute(
-                sql.SQL("analyze (skip_locked) {}").format(sql.Identifier(self.rebuild.slot, table))
-            )
+            analyze(self.connection, self.rebuild.slot, table)
 
     def _plan_comparison(self) -> None:
         """Of all sessions; who was in doubt is among them."""

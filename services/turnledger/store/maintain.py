@@ -32,6 +32,11 @@ def make_event_partitions(connection: psycopg.Connection[Any], days: int = DAYS_
     return int(made[0]) if made is not None else 0
 
 
+def analyze(connection: psycopg.Connection[Any], schema: str, table: str) -> None:
+    """Tell the planner of a table. Where autovacuum is at it, it does the same."""
+    connection.execute(sql.SQL("analyze (skip_locked) {}").format(sql.Identifier(schema, table)))
+
+
 def tell_planner(connection: psycopg.Connection[Any]) -> str | None:
     """Analyze the table that has grown most since it was last analyzed, if one has threefold, and return its name. Call it now and then.
 
@@ -45,5 +50,5 @@ def tell_planner(connection: psycopg.Connection[Any]) -> str | None:
     ).fetchone()
     if found is None:
         return None
-    connection.execute(sql.SQL("analyze (skip_locked) {}").format(sql.Identifier(*found)))
+    analyze(connection, *found)
     return ".".join(found)

@@ -17,7 +17,7 @@ from turnledger.fold.model import Row, SessionFold
 from turnledger.fold.rollup import PriceFunction
 from turnledger.fold.session import fold_session
 from turnledger.pricing import Price, packaged, price_call
-from turnledger.store import write
+from turnledger.store import copying, write
 
 PRICE = partial(price_call, packaged())
 SLOT = "projection_a"
@@ -325,7 +325,7 @@ def _put(
         written.setdefault(turn_no, []).append(made)
     for table, encoded in rows.items():
         connection.execute(f"delete from {SLOT}.{table} where session_no = %s", (session_no,))
-        write.copy(connection, f"{SLOT}.{table}", write.PROJECTED[table].names, encoded)
+        copying.copy(connection, f"{SLOT}.{table}", write.PROJECTED[table].names, encoded)
     connection.execute(
         "delete from ledger.gaps where stream_no in (select stream_no from ledger.streams where session_no = %s)",
         (session_no,),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import psycopg
+from psycopg import pq
 
 from tests.simulation import statements
 from tests.simulation.clock import Killed, Turns
@@ -69,19 +72,54 @@ class Cursor:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self._rows)
 
-    @contextmanager
-    def copy(self, statement: Any) -> Iterator[Copy]:
-        target = Copy()
-        yield target
-        self._connection.copied(statement, b"".join(target.parts))
+
+class Wire:
+    """What ``store.copying`` uses of libpq's connection. Nothing here is ever busy: waiting is the statements' own."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._coming: deque[bytes] = deque()
+        self._parts: list[bytes] = []
+        self._ended: bytes | None = None
+        """The statement whose rows are all here."""
+
+    @property
+    def transaction_status(self) -> pq.TransactionStatus:
+        return pq.TransactionStatus.INTRANS if self._connection.in_transaction else pq.TransactionStatus.IDLE
+
+    def send_query(self, text: bytes) -> None:
+        self._coming.extend(text.split(b"; "))
+
+    def put_copy_data(self, data: memoryview) -> None:
+        self._parts.append(bytes(data))
+
+    def put_copy_end(self) -> None:
+        self._ended = self._coming.popleft()
+
+    def flush(self) -> int:
+        return 0
+
+    def is_busy(self) -> int:
+        return 0
+
+    def get_result(self) -> Answer | None:
+        if self._ended is not None:
+            statement, self._ended = self._ended, None
+            data, self._parts = b"".join(self._parts), []
+            try:
+                self._connection.copied(statement, data)
+            except BaseException:
+                self._coming.clear()
+                raise
+            return Answer(pq.ExecStatus.COMMAND_OK)
+        return Answer(pq.ExecStatus.COPY_IN) if self._coming else None
 
 
-class Copy:
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A result of the wire's."""
 
-    def write(self, data: bytes) -> None:
-        self.parts.append(bytes(data))
+    status: pq.ExecStatus
 
 
 class Connection:
@@ -98,8 +136,20 @@ class Connection:
         self._transaction: Transaction | None = None
         self._failed = False
         """A statement of the transaction failed: only a rollback goes on."""
+        self.pgconn = Wire(self)
+        self.lock = nullcontext()
+        self.info = SimpleNamespace(encoding="utf-8")
 
     # --- what the product calls ---
+
+    def wait(self, generator: Generator[Any, Any, None]) -> None:
+        """Run what the wire never lets wait."""
+        for waited_for in generator:
+            raise AssertionError(f"nothing is to be waited for on this wire, not {waited_for}")
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
 
     def execute(self, statement: Any, parameters: Any = None) -> Cursor:
         return Cursor(self).execute(statement, parameters)

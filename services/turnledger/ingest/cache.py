@@ -22,6 +22,9 @@ SessionKey = tuple[str, str]
 RECEIPTS_IN_MEMORY = 10_000
 """Receipt keys kept for one stream, 100 bytes each; a longer stream asks the ledger."""
 
+LOOKED_AT = 1000
+"""So many entries are looked at after a round, those used least first, whether they may go."""
+
 _ENTRY_BYTES = 1200
 _STREAM_BYTES = 900
 _TURN_BYTES = 250
@@ -167,15 +170,14 @@ class SessionCache:
 
     def shrink(self, committed_round: int) -> None:
         """Drop what was used least until the limit holds. What is not projected yet, or stands in a round that has not committed,
-        stays."""
-        over = self.bytes - self.limit_bytes
-        gone = []
-        for key, entry in self._entries.items():
-            if over <= 0:
-                break
+        stays: it waits at the other end for its turn to be looked at again, so that no round looks at all of it."""
+        entries = self._entries
+        for _ in range(min(LOOKED_AT, len(entries))):
+            if self.bytes <= self.limit_bytes:
+                return
+            key, entry = next(iter(entries.items()))
             if entry.dirty_since is None and entry.round_no <= committed_round:
-                gone.append(key)
-                over -= self._sizes[key]
-        for key in gone:
-            self.drop(key)
-        self.evicted += len(gone)
+                self.drop(key)
+                self.evicted += 1
+            else:
+                entries.move_to_end(key)

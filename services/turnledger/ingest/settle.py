@@ -38,7 +38,7 @@ class Settling(Seats):
         for share in prepared.round.shares:
             seat = prepared.seats[share.step.partition]
             share.step = replace(share.step, flushed_batch=self._flushed_bound(prepared, seat, share.step))
-        self._flying = (prepared, asyncio.ensure_future(self._written(prepared)))
+        self._flying = (prepared, self._written(prepared))
 
     def _flushed_bound(self, prepared: Prepared, seat: Seat, step: fence.Step) -> int | None:
         """Up to which batch the projections of a partition are whole when this round has committed; None: up to its own."""
@@ -52,13 +52,13 @@ class Settling(Seats):
             return seat.last_batch
         return max(seat.flushed, seat.batches.get(oldest, seat.last_batch + 1) - 1)
 
-    async def _written(self, prepared: Prepared) -> None:
+    def _written(self, prepared: Prepared) -> asyncio.Future[None]:
+        """Begin the write, now. (A task would begin it when the loop is next idle, and the loop is about to fold the next round.)"""
         began = time.perf_counter()
-        if prepared.foreign is not None:
-            await self.writer.submit(self._write_foreign_in, prepared)
-        else:
-            await self.writer.submit(self._write_in, prepared)
-        self.metrics.write_seconds.observe(time.perf_counter() - began)
+        write_in = self._write_in if prepared.foreign is None else self._write_foreign_in
+        written = self.writer.submit(write_in, prepared)
+        written.add_done_callback(lambda _: self.metrics.write_seconds.observe(time.perf_counter() - began))
+        return written
 
     def _write_in(self, connection: Connection, prepared: Prepared) -> None:
         backend = self.writer.backend

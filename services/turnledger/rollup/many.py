@@ -18,7 +18,7 @@ from turnledger.rollup.claims import claims_of, number_identity
 from turnledger.rollup.prices import PriceSource
 from turnledger.rollup.rows import ALSO, BY_TURN, READ, Loaded, Place, Statements, Torn, array, load, rows_of
 from turnledger.rollup.session import set_rows
-from turnledger.store.write import copy
+from turnledger.store.copying import Copies
 
 SESSIONS = 64
 """Of one transaction, and of those that are to be rolled up apart."""
@@ -162,9 +162,11 @@ class _Gathered(Statements):
         with self.connection.pipeline():
             for (name, table), values in self._changes.items():
                 self.connection.execute(self.text(name, table), values)
+        copies = Copies()
         for table, rows in self._rows.items():
             some = list(dict.fromkeys(rows)) if table == "hour_marks" else rows
-            copy(self.connection, f"{self.slot}.{table}", self._names[table], some)
+            copies.add(f"{self.slot}.{table}", self._names[table], some)
+        copies.write(self.connection)
 
 
 def _of_each(text: bytes) -> bytes:

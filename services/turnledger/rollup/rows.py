@@ -15,11 +15,12 @@ from turnledger.fold.model import Row
 from turnledger.fold.order import ordered
 from turnledger.fold.rollup import SessionRollup, SessionRows, TurnSums, overlay
 from turnledger.fold.turns import membership, superseded_streams
+from turnledger.store.copying import copy
 from turnledger.store.named import query
 from turnledger.store.prices import State
 from turnledger.store.read import session_events
 from turnledger.store.vacuumed import kept_of, late_events
-from turnledger.store.write import FINDINGS, copy
+from turnledger.store.write import FINDINGS
 from turnledger.store.write_binary import RowEncoder
 
 Connection = psycopg.Connection[Any]

@@ -1,6 +1,6 @@
 """The ingest transaction: everything of one round, in one transaction that begins with the fence (design 3, point 2; 3.1).
 
-Order: fence, sessions and streams, events, what came again, stream state, gaps, dead letters, projections, marks, the audit rows. No
+Order: fence, sessions and streams, events, stream state, what came again, gaps, projections, dead letters, marks, the audit rows. No
 value passes an adapter of its own: rows are bytes of binary COPY.
 """
 
@@ -19,6 +19,7 @@ from psycopg import sql
 from turnledger.contract.canonical import content_hash
 from turnledger.fold import columns
 from turnledger.store import fence
+from turnledger.store.copying import Copies
 from turnledger.store.named import query
 from turnledger.store.write_binary import (
     EPOCH_MICROSECONDS,
@@ -35,7 +36,6 @@ from turnledger.store.write_binary import (
     length,
     text,
     timestamptz,
-    whole,
 )
 from turnledger.store.write_rows import (
     DeadLetter,
@@ -213,8 +213,8 @@ def write_in(
             query("write/sessions"),
             dict(zip(names, map(list, zip(*round_.sessions, strict=True)), strict=True)),
         )
-    copy(
-        connection,
+    copies = Copies()
+    copies.add(
         "ledger.streams",
         (
             "stream_no",
@@ -230,32 +230,29 @@ def write_in(
         ),
         round_.streams,
     )
-    _events(connection, round_.shares, today)
+    _events(copies, round_.shares, today)
+    if round_.receipts:
+        head = field_count(4) + day(today)
+        copies.add("ledger.receipts", ("day", "stream_no", "key_hash", "ordinal"), round_.receipts, head)
+    copies.add(
+        "ledger.key_mismatches",
+        ("session_no", "topic", "partition", "first_offset", "last_offset", "count", "key"),
+        round_.mismatches,
+    )
+    copies.add(
+        "ledger.redactions",
+        ("session_no", "stream_no", "seq", "receipt_key", "redactions"),
+        round_.redactions,
+    )
+    copies.write(connection)
     if round_.extended and round_.known_day != today:
         round_.touched += [
             StreamTouch(number, first, last, days) for number, days, first, last in round_.extended
         ]
         round_.extended.clear()
     _stream_state(connection, round_.touched, today)
-    if round_.receipts:
-        head = field_count(4) + day(today)
-        copy(
-            connection, "ledger.receipts", ("day", "stream_no", "key_hash", "ordinal"), round_.receipts, head
-        )
     marks += _repeats(connection, round_)
     _gaps(connection, round_)
-    copy(
-        connection,
-        "ledger.key_mismatches",
-        ("session_no", "topic", "partition", "first_offset", "last_offset", "count", "key"),
-        round_.mismatches,
-    )
-    copy(
-        connection,
-        "ledger.redactions",
-        ("session_no", "stream_no", "seq", "receipt_key", "redactions"),
-        round_.redactions,
-    )
     round_.refused = round_.unmade + _projections(connection, round_.slot, round_.units, careful)
     for unit, detail in round_.refused:
         connection.execute(
@@ -270,13 +267,16 @@ def write_in(
                 "session_id": unit.session_id,
             },
         )
-    _dead_letters(connection, round_)
-    copy(
-        connection,
+    _dead_letters(copies, round_)
+    copies.add(
         "ledger.marks",
         ("session_no", "turns", "slot"),
         mark_rows(marks, round_.units, round_.slot),
     )
+    if round_.requeued_by is None and not round_.accounted:
+        _audit(copies, round_)
+    copies.write(connection)
+    _mark_named(connection, round_)
     if round_.disturb:
         connection.execute(
             "update ledger.ingest_progress p set disturbed = disturbed + 1 from unnest(%s::text[], %s::int4[]) u (topic, partition) "
@@ -287,8 +287,6 @@ def write_in(
         fence.stop(connection, round_.topic, round_.stops)
     if round_.requeued_by is not None:
         _account(connection, round_)
-    elif not round_.accounted:
-        _audit(connection, round_)
 
 
 def mark_rows(sessions: Iterable[int], units: Iterable[Unit], slot: str) -> list[bytes]:
@@ -341,34 +339,12 @@ def pass_fence(connection: Connection, round_: Round, served_by: fence.Backend) 
     return passed
 
 
-def copy(
-    connection: Connection, table: str, names: Iterable[str], rows: Sequence[bytes], constant: bytes = b""
-) -> None:
-    """Binary COPY of ``rows``, each beginning with ``constant``. Nothing happens without rows."""
-    if rows:
-        copy_bodies(connection, table, names, [copied(constant, rows) if constant else b"".join(rows)])
-
-
-def copy_bodies(connection: Connection, table: str, names: Iterable[str], bodies: Sequence[bytes]) -> None:
-    with connection.cursor() as cursor, cursor.copy(_copy_statement(table, tuple(names))) as target:
-        target.write(whole(bodies))
-
-
-@lru_cache(maxsize=256)
-def _copy_statement(table: str, names: tuple[str, ...]) -> bytes:
-    # Quoting fifty names takes longer than sending a dozen rows.
-    statement = sql.SQL("copy {} ({}) from stdin (format binary)").format(
-        sql.Identifier(*table.split(".")), sql.SQL(", ").join(map(sql.Identifier, names))
-    )
-    return statement.as_bytes(None)
-
-
 def day_table(day: date) -> str:
     """The partition of ``ledger.events`` of a day, with its schema."""
     return f"ledger.events_{day:%Y%m%d}"
 
 
-def _events(connection: Connection, shares: Sequence[Share], today: date) -> None:
+def _events(copies: Copies, shares: Sequence[Share], today: date) -> None:
     parts: list[bytes] = []
     for share in shares:
         if share.rows and share.batch_no is not None:
@@ -377,7 +353,7 @@ def _events(connection: Connection, shares: Sequence[Share], today: date) -> Non
             parts += share.rows
     if parts:
         # Straight into the day's partition: routing costs and gains nothing.
-        copy_bodies(connection, day_table(today), _EVENT_COLUMNS, parts)
+        copies.add_bodies(day_table(today), _EVENT_COLUMNS, parts)
 
 
 def _stream_state(connection: Connection, touched: Sequence[StreamTouch], today: date) -> None:
@@ -555,7 +531,7 @@ def _gap_arrays(rows: Sequence[GapRow]) -> dict[str, Any]:
     }
 
 
-def _dead_letters(connection: Connection, round_: Round) -> None:
+def _dead_letters(copies: Copies, round_: Round) -> None:
     bodies = []
     for share in round_.shares:
         if share.dead:
@@ -569,8 +545,7 @@ def _dead_letters(connection: Connection, round_: Round) -> None:
             )
             bodies.append(copied(head, [_dead_row(letter) for letter in share.dead]))
     if bodies:
-        copy_bodies(
-            connection,
+        copies.add_bodies(
             "ledger.dead_letters",
             (
                 "batch_no", "topic", "partition", "kafka_offset", "reason", "field", "detail", "tenant", "session_id", "raw",
@@ -578,6 +553,10 @@ def _dead_letters(connection: Connection, round_: Round) -> None:
             ),
             bodies,
         )  # fmt: skip
+
+
+def _mark_named(connection: Connection, round_: Round) -> None:
+    """A mark for each session that a dead letter names."""
     named = {
         (letter.tenant, letter.session_id)
         for share in round_.shares
@@ -668,9 +647,10 @@ def _store_units(connection: Connection, slot: str, units: Sequence[Unit]) -> No
     for unit in units:
         for table, row in unit.rows:
             rows[table].append(row)
+    copies = Copies()
     for table, encoder in PROJECTED.items():
-        if table in rows:
-            copy(connection, f"{slot}.{table}", encoder.names, rows[table])
+        copies.add(f"{slot}.{table}", encoder.names, rows.get(table, ()))
+    copies.write(connection)
 
 
 def _delete(connection: Connection, slot: str, units: Sequence[Unit]) -> None:
@@ -733,7 +713,7 @@ def _delete_statement(slot: str, table: str, where: str) -> bytes:
     return sql.SQL("delete from {} where " + where).format(sql.Identifier(slot, table)).as_bytes(None)
 
 
-def _audit(connection: Connection, round_: Round) -> None:
+def _audit(copies: Copies, round_: Round) -> None:
     """One row a partition: read = accepted + duplicates + conflicts + dead. A projection row that Postgres refused is no record: its
     events count as accepted."""
     rows = []
@@ -750,8 +730,7 @@ def _audit(connection: Connection, round_: Round) -> None:
                 )
             )
         )  # fmt: skip
-    copy(
-        connection,
+    copies.add(
         "ledger.ingest_batches",
         (
             "batch_no", "topic", "partition", "epoch", "from_offset", "to_offset", "records", "holes", "accepted", "duplicates",

@@ -201,6 +201,24 @@ def test_a_turn_that_is_no_more_is_removed() -> None:
     assert [fold.turn.key for fold in changes.turns] == ["t"]
 
 
+def test_the_first_facts_come_with_the_first_turn_and_later_ones_wait_for_open_turns() -> None:
+    story = Story(turn="t")
+    state = SessionState("default", "s")
+    state.extend([story("turn.started")])
+    assert state.take_changes(False).facts is None
+    state.extend([story("turn.completed")])
+    changes = state.take_changes(False)
+    assert changes.facts is not None
+    assert [fold.turn.key for fold in changes.turns] == ["t"]
+    # A session of one turn is done: nothing waits.
+    assert not state.has_changes and not state.has_open_changes
+    state.extend([story("turn.started", turn="u"), story("turn.completed", turn="u")])
+    changes = state.take_changes(False)
+    assert [fold.turn.key for fold in changes.turns] == ["u"]
+    assert changes.facts is None and state.has_open_changes
+    assert state.take_changes(True).facts is not None
+
+
 def test_point_rows_are_reported_once_and_an_exit_replaces_its_start() -> None:
     story = Story(turn="t")
     state = SessionState("default", "s")

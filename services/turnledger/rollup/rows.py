@@ -15,6 +15,7 @@ from turnledger.fold.model import Row
 from turnledger.fold.order import ordered
 from turnledger.fold.rollup import SessionRollup, SessionRows, TurnSums, overlay
 from turnledger.fold.turns import membership, superseded_streams
+from turnledger.rollup.pace import LEAST_SECONDS
 from turnledger.store.copying import copy
 from turnledger.store.named import query
 from turnledger.store.prices import State
@@ -114,7 +115,6 @@ ALSO = (
 )
 
 
-LEAST_PAUSE_SECONDS = 1.0
 PAUSE_FACTOR = 10
 """A session is due again after 10 times what its last roll-up took: a busy one takes at most a tenth of a worker (design 5)."""
 
@@ -161,12 +161,16 @@ class Loaded:
 class Statements:
     """The named queries of one generation on one connection. Rows come as dicts, instants in µs."""
 
-    def __init__(self, connection: Connection, slot: str, *, shadow: bool = False) -> None:
+    def __init__(
+        self, connection: Connection, slot: str, *, shadow: bool = False, pause: float = LEAST_SECONDS
+    ) -> None:
         """``connection`` loads instants as µs (``store.instants``); ``slot``: schema of the generation, from ``store.read.writable_slot``.
-        ``shadow``: of a generation that is being built, whose marks are its own (design 6)."""
+        ``shadow``: of a generation that is being built, whose marks are its own (design 6). ``pause``: seconds for which a session that was rolled
+        up is left alone at least."""
         self.connection = connection
         self.slot = slot
         self.shadow = shadow
+        self.pause = pause
         self._texts: dict[tuple[str, str], bytes] = {}
 
     def text(self, name: str, table: str = "", listed: Sequence[str] = (), alias: str = "") -> bytes:
@@ -212,7 +216,7 @@ class Statements:
         if self.shadow:
             self.connection.execute(query("replay/doubt"), {"sessions": list(sessions)})
             return
-        pause = max(LEAST_PAUSE_SECONDS, PAUSE_FACTOR * seconds)
+        pause = max(self.pause, PAUSE_FACTOR * seconds)
         self.run("due", sessions=list(sessions), seconds=pause, took_ms=round(seconds * 1000))
 
     def session(self, session_no: int, turns: Collection[int] | None = None) -> dict[str, list[Row]]:

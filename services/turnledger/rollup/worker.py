@@ -16,6 +16,7 @@ import structlog
 from turnledger.errors import TurnledgerError
 from turnledger.rollup.hours import set_hours
 from turnledger.rollup.many import SESSIONS, roll_up_many
+from turnledger.rollup.pace import Pace
 from turnledger.rollup.prices import PriceBook, PriceSource, begin
 from turnledger.rollup.probes import Health, Metrics, server
 from turnledger.rollup.rows import Connection, Statements, Torn
@@ -78,6 +79,7 @@ class Rollup:
         self.health = Health(settings.rollup_red_after)
         self._connection: Connection | None = None
         self._stop = threading.Event()
+        self._pace = Pace(time.monotonic())
         self._hours_at = 0.0
         self._watched_at = 0.0
         self._planner_at = 0.0
@@ -93,7 +95,9 @@ class Rollup:
         pause = FIRST_BACK_OFF_SECONDS
         while not self._stop.is_set():
             try:
+                began = time.monotonic()
                 tick = self.tick()
+                self._pace.worked(time.monotonic() - began, time.monotonic())
                 if self.health.failing is not None:
                     log.info("the database answers again")
                     self.health.failing = None
@@ -254,7 +258,7 @@ class Rollup:
 
     def _of_generation(self, connection: Connection) -> Statements:
         """The generation that readers see now. Raises ``OtherFold`` where another version of the fold fills it."""
-        return Statements(connection, writable_slot(connection))
+        return Statements(connection, writable_slot(connection), pause=self._pace.pause)
 
     def _failed(self, error: Exception) -> None:
         self.close()

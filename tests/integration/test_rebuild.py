@@ -666,15 +666,25 @@ def test_a_session_that_goes_on_moving_is_rolled_up_seldom(
         pieces.close()
 
 
-@pytest.mark.parametrize(("pages", "told"), [(following.PAGES_BEFORE, 0), (0, 1)])
+TOO_NEAR = (0, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "looks", "told"),
+    [
+        ("near", following.LOOKS, 0),
+        ("further", (TOO_NEAR, following.LOOKS[-1]), 0),
+        ("nowhere", (TOO_NEAR,), 1),
+    ],
+)
 def test_a_first_pass_looks_where_a_day_ends_and_else_tells_the_index_what_it_does_not_know(
-    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch, pages: int, told: int
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch, name: str, looks: Any, told: int
 ) -> None:
-    monkeypatch.setattr(following, "PAGES_BEFORE", pages)
+    monkeypatch.setattr(following, "LOOKS", looks)
     there = begin(connection, by="test")
     day = day_table(rows(lived.url, "select ledger.today()")[0][0])
     unknown = "select brin_summarize_new_values(%s::regclass)"
-    lived.send(turn(f"told-{told}", 0, "t", call(f"i{told}", 3)))
+    lived.send(turn(f"told-{name}", 0, "t", call(f"i-{name}", 3)))
     connection.execute("select brin_desummarize_range(%s::regclass, 0)", (f"{day}_batch",))
 
     done = Follower(connection, there).run()

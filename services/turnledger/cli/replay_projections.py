@@ -80,15 +80,16 @@ def projections(
 
     Goes on where it was left. Exit status 1 when sessions differ: `replay diff` shows them. `replay switch` shows the new generation to readers.
     """
+    from turnledger.replay.hands import Processes, polite
 
+    # Before the rest is loaded, which takes a second of a processor.
+    polite()
     from turnledger.cli.who import person
     from turnledger.doctor.scope import parse_since, what_came_since
     from turnledger.replay import compare
-    from turnledger.replay.hands import Processes, polite
     from turnledger.replay.pieces import collect_seldom
     from turnledger.replay.rebuild import Rebuilder, begin, open_connection
 
-    polite()
     collect_seldom()
     instant = None if since is None else parse_since(since)
     with _database() as url, open_connection(url) as connection:
@@ -157,14 +158,15 @@ def _told() -> Iterator[Any]:
 
 def work(number: Annotated[int, typer.Argument()], rate: float = 0.0) -> None:
     """For the processes that `replay projections` starts by itself."""
-    from turnledger.replay.generation import NotNow, open_rebuild
     from turnledger.replay.hands import polite, tied
+
+    polite()
+    from turnledger.replay.generation import NotNow, open_rebuild
     from turnledger.replay.pieces import run_pieces
     from turnledger.rollup.prices import PriceBook
     from turnledger.store.connect import connect
 
     ended = tied()
-    polite()
     with _database() as url:
         with connect(url, "replay projector") as connection:
             rebuild = open_rebuild(connection)

@@ -42,10 +42,9 @@ from turnledger.store.write_rows import Unit
 CACHE_BYTES = 192 * 1024 * 1024
 PASS_EVENTS = 10_000
 """Of one pass: about 6 KiB each are held."""
-PAGES_BEFORE = 2048
-"""So many pages before its end a day may have been written to by rounds that are not committed, or have had room left. Their events are counted."""
-EVENTS_A_PAGE = 4
-"""At least, of 2 KB each: so far before a day's end a pass begins to look that knows of no pass before it."""
+LOOKS = ((256, 8), (2048, 4))
+"""How far before its end a day is looked at, first and then, until all events of the batches are found. So many pages more than where the last pass ended:
+rounds that are not committed write there, and there may have been room left. A pass that knows of no pass before it reckons with so many events a page."""
 SUMMARIZE_SECONDS = 0.1
 """Less than a second: autovacuum is cancelled for whoever waits longer (``deadlock_timeout``)."""
 
@@ -257,14 +256,13 @@ class Follower:
             last, pages, events = row
             self._ends.append((last, day, pages))
             # An index that autovacuum has not seen to would have all of the day read, which writes, too: the first reader of a page notes in it that its rows
-            # are committed, and with checksums that is a page of WAL.
-            known = known or [pages - events // EVENTS_A_PAGE]
-        if known:
+            # are committed, and with checksums that is a page of WAL. So not more is looked at than is likely to be needed.
             statement = query("replay/last_events").replace(b"{day}", day.encode())
-            place = f"({max(0, max(known) - PAGES_BEFORE)},0)"
-            found = list(stored_rows(connection, statement, {**what.parameters(), "place": place}))
-            if len(found) == what.events:
-                return self._not_ahead(found)
+            for before, a_page in LOOKS:
+                place = f"({max(0, max(known, default=pages - events // a_page) - before)},0)"
+                found = list(stored_rows(connection, statement, {**what.parameters(), "place": place}))
+                if len(found) == what.events:
+                    return self._not_ahead(found)
         self._summarize(day)
         return self._not_ahead(stored_rows(connection, query("replay/new_events"), what.parameters()))
 

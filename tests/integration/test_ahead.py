@@ -111,12 +111,13 @@ def test_nothing_is_read_while_no_switch_to_this_fold_can_come(lived: Lived) -> 
         for phase, version in (
             ("folding", FOLD_VERSION),
             ("following", FOLD_VERSION),
+            ("comparing", FOLD_VERSION),
             ("ready", FOLD_VERSION + 1),
         ):
             with rebuilding(link, phase, version):
                 read_all(ahead, link, lived.topic)
         assert len(ahead) == 0
-        with rebuilding(link, "comparing"):
+        with rebuilding(link, "ready"):
             read_all(ahead, link, lived.topic)
         assert len(ahead) == 1
         # It was given up, or it has come: in that case what was given is taken before the next look.

@@ -160,7 +160,7 @@ def work(number: Annotated[int, typer.Argument()], rate: float = 0.0) -> None:
     """For the processes that `replay projections` starts by itself."""
     from turnledger.replay.hands import polite, tied
 
-    polite()
+    idle = polite()
     from turnledger.replay.generation import NotNow, open_rebuild
     from turnledger.replay.pieces import run_pieces
     from turnledger.rollup.prices import PriceBook
@@ -174,7 +174,7 @@ def work(number: Annotated[int, typer.Argument()], rate: float = 0.0) -> None:
             raise NotNow(
                 "that rebuild is not open (any more): this command is for the processes of `turnledger replay projections`."
             )
-        run_pieces(url, rebuild, PriceBook(), ended, rate=rate)
+        run_pieces(url, rebuild, PriceBook(), ended, rate=rate, rests=idle)
 
 
 def status(as_json: Json = False) -> None:

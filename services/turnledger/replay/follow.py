@@ -40,8 +40,8 @@ from turnledger.store.write import day_table, store_projection
 from turnledger.store.write_rows import Unit
 
 CACHE_BYTES = 192 * 1024 * 1024
-PASS_EVENTS = 10_000
-"""Of one pass: about 6 KiB each are held."""
+PASS_EVENTS = 20_000
+"""Of one pass: about 6 KiB each are held. Whatever is open at its end is folded and written once more by the next one."""
 LOOKS = ((256, 8), (2048, 4))
 """How far before its end a day is looked at, first and then, until all events of the batches are found. So many pages more than where the last pass ended:
 rounds that are not committed write there, and there may have been room left. A pass that knows of no pass before it reckons with so many events a page."""

@@ -105,8 +105,9 @@ class HandSettings(Settings):
     """It takes only what processor time is left (Linux). False: the small share of a low priority, so that it goes on where nothing is left."""
 
 
-def polite() -> None:
+def polite() -> bool:
     """In a process of a rebuild: it takes what processor time is left, so that whoever serves live work comes first. It costs nothing where a core is free.
+    Returns whether that is all it shall take (``TURNLEDGER_REBUILD_IDLE``).
 
     The process that switches is not among them: while partitions stand still it must be fast. Raises :class:`TurnledgerError` for a setting that
     cannot be read.
@@ -120,6 +121,7 @@ def polite() -> None:
         # A low priority alone is left its share, and finishes its turn while live work waits: at half load that was twice the time until a turn is visible.
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    return idle
 
 
 def tied() -> Callable[[float], bool]:

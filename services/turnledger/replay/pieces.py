@@ -208,16 +208,21 @@ def run_pieces(
     ended: Callable[[float], bool],
     *,
     rate: float = 0.0,
+    rests: bool = False,
 ) -> None:
-    """Work until ``ended(seconds)``, which waits so long, says so. For a process of its own. ``rate``: events a second at most; 0 is no limit."""
+    """Work until ``ended(seconds)``, which waits so long, says so. For a process of its own. ``rate``: events a second at most; 0 is no limit.
+    ``rests``: after a comparison for as long as that took. Nearly all of it is the database's, which gives way to nobody."""
     collect_seldom()
-    work = Pieces(database_url, rebuild, price)
+    kinds: list[str] = []
+    work = Pieces(database_url, rebuild, price, on_piece=kinds.append)
     load_as_microseconds(work.connection())
     try:
         free_at = time.monotonic()
         while not ended(max(0.0, free_at - time.monotonic())):
-            before = work.events
+            before, began = work.events, time.monotonic()
             if work.step():
+                if kinds.pop() == "compare" and rests:
+                    free_at = 2 * time.monotonic() - began
                 if rate:
                     free_at = max(free_at, time.monotonic() - 1) + (work.events - before) / rate
                 continue

@@ -501,9 +501,11 @@ class SessionState:
         self._pending = list(known.values())
         self._stale = True
 
-    def take_changes(self, include_open: bool, *, force: bool = False) -> SessionChanges:
-        """What moved since the last take. Without ``include_open``, open turns, facts and findings wait (they are taken later); a session's first
-        facts come with its first turns all the same: many a session has one turn, and is done with then.
+    def take_changes(
+        self, include_open: bool, *, force: bool = False, first_facts: bool = False
+    ) -> SessionChanges:
+        """What moved since the last take. Without ``include_open``, open turns, facts and findings wait (they are taken later); with ``first_facts``
+        they come with a session's first turns all the same: many a session has one turn, and is done with then.
 
         A session that must be folded whole may wait too (``refold_due``): its changes then come with a later take; ``force`` does not wait.
         ``NeedsHistory`` as from ``extend``: nothing was taken then.
@@ -528,7 +530,7 @@ class SessionState:
         self._take_points(changes)
         if self._gaps.rows != self._gaps_taken:
             changes.gaps = self._gaps_taken = self._gaps.rows
-        if self._moved and (include_open or (changes.turns and self._facts_taken is None)):
+        if self._moved and (include_open or (first_facts and changes.turns and self._facts_taken is None)):
             self._take_rest(changes)
         return changes
 

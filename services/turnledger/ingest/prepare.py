@@ -177,7 +177,7 @@ class Folder:
         if include_open and (state.has_open_changes or state.has_changes):
             return state.take_changes(True)
         if state.has_changes:
-            return state.take_changes(False)
+            return state.take_changes(False, first_facts=True)
         return None
 
     def write(

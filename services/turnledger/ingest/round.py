@@ -106,6 +106,7 @@ class Ingest(Folding):
         await self._upkeep()
         await self._claim_due()
         await self._resume_due()
+        self._let_go()
         pieces = await self._gather()
         flush = self._flush_due(pieces)
         if not pieces and not flush and not self._waiting:
@@ -117,8 +118,9 @@ class Ingest(Folding):
             return
         if prepared is not None and prepared.seats:
             self._launch(prepared)
-            if prepared.foreign is not None:
-                # It reads what is committed: the next round must not be folded beside it.
+            # A foreign round reads what is committed: the next one must not be folded beside it. And a session that is in every round lets go of nothing
+            # while one of them is in flight: where they fill the cache, one is waited for.
+            if prepared.foreign is not None or self.cache.bytes > self.cache.limit_bytes:
                 await self._settle(None)
 
     async def _end(self) -> None:

@@ -146,6 +146,8 @@ class Seats:
         self._released.set()
         self._stopping = False
         self._flying: tuple[Prepared, asyncio.Future[None]] | None = None
+        self._settled: list[Prepared] = []
+        """Committed rounds of which memory may let go."""
         self._round_numbers = itertools.count(1)
         self._leases = itertools.count(1)
         self._committed_round = 0

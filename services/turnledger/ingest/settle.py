@@ -240,10 +240,7 @@ class Settling(Seats):
         self._finish(prepared.batches, committed=True)
         for stream, key_hash in prepared.receipts:
             stream.receipts.pop(key_hash, None)
-        for entry in prepared.entries.values():
-            if entry.undropped >= prepare.UNDROPPED_EVENTS and entry.round_no <= prepared.number:
-                entry.undropped = 0
-                entry.state.drop_closed()
+        self._settled.append(prepared)
         refused = round_.refused
         for unit, why in refused:
             log.error(f"session {unit.session_id} of tenant {unit.tenant}: {why}")
@@ -253,6 +250,20 @@ class Settling(Seats):
         metrics.round_records.observe(prepared.records)
         metrics.bytes.inc(prepared.size)
         metrics.units.inc(len(round_.units))
+
+    def _let_go(self) -> None:
+        """What is committed need not stay in memory. Done beside the next write, which waits for nothing of it."""
+        settled, self._settled = self._settled, []
+        for prepared in settled:
+            for entry in prepared.entries.values():
+                if entry.undropped >= prepare.UNDROPPED_EVENTS and entry.round_no <= prepared.number:
+                    entry.undropped = 0
+                    entry.state.drop_closed()
+                    if self.cache.get(entry.key) is entry:
+                        self.cache.measure(entry)
+        if not settled:
+            return
+        metrics = self.metrics
         self.cache.shrink(self._committed_round)
         self.ahead.shrink(self.settings.cache_bytes - self.cache.bytes)
         metrics.ahead.set(len(self.ahead))

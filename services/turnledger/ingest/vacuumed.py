@@ -41,7 +41,9 @@ class VacuumedState(SessionState):
     def restore(self, history: Iterable[Event]) -> None:
         """There is nothing that it ever lacks."""
 
-    def take_changes(self, include_open: bool, *, force: bool = False) -> SessionChanges:
+    def take_changes(
+        self, include_open: bool, *, force: bool = False, first_facts: bool = False
+    ) -> SessionChanges:
         self.moved = False
         seen = {key: stream.seen for key, stream in self.streams.items() if stream.seen.hi >= 0}
         streams = [

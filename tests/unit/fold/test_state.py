@@ -205,15 +205,15 @@ def test_the_first_facts_come_with_the_first_turn_and_later_ones_wait_for_open_t
     story = Story(turn="t")
     state = SessionState("default", "s")
     state.extend([story("turn.started")])
-    assert state.take_changes(False).facts is None
+    assert state.take_changes(False, first_facts=True).facts is None
     state.extend([story("turn.completed")])
-    changes = state.take_changes(False)
+    changes = state.take_changes(False, first_facts=True)
     assert changes.facts is not None
     assert [fold.turn.key for fold in changes.turns] == ["t"]
     # A session of one turn is done: nothing waits.
     assert not state.has_changes and not state.has_open_changes
     state.extend([story("turn.started", turn="u"), story("turn.completed", turn="u")])
-    changes = state.take_changes(False)
+    changes = state.take_changes(False, first_facts=True)
     assert [fold.turn.key for fold in changes.turns] == ["u"]
     assert changes.facts is None and state.has_open_changes
     assert state.take_changes(True).facts is not None

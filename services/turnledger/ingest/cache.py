@@ -23,7 +23,7 @@ RECEIPTS_IN_MEMORY = 10_000
 """Receipt keys kept for one stream, 100 bytes each; a longer stream asks the ledger."""
 
 LOOKED_AT = 1000
-"""So many entries are looked at after a round, those used least first, whether they may go."""
+"""So many entries that may not go are looked at after a round, those used least first."""
 
 _ENTRY_BYTES = 1200
 _STREAM_BYTES = 900
@@ -172,12 +172,12 @@ class SessionCache:
         """Drop what was used least until the limit holds. What is not projected yet, or stands in a round that has not committed,
         stays: it waits at the other end for its turn to be looked at again, so that no round looks at all of it."""
         entries = self._entries
-        for _ in range(min(LOOKED_AT, len(entries))):
-            if self.bytes <= self.limit_bytes:
-                return
+        stay = 0
+        while self.bytes > self.limit_bytes and stay < min(LOOKED_AT, len(entries)):
             key, entry = next(iter(entries.items()))
             if entry.dirty_since is None and entry.round_no <= committed_round:
                 self.drop(key)
                 self.evicted += 1
             else:
                 entries.move_to_end(key)
+                stay += 1

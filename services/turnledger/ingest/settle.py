@@ -253,6 +253,8 @@ class Settling(Seats):
 
     def _let_go(self) -> None:
         """What is committed need not stay in memory. Done beside the next write, which waits for nothing of it."""
+        if not self._settled:
+            return
         settled, self._settled = self._settled, []
         for prepared in settled:
             for entry in prepared.entries.values():
@@ -261,8 +263,6 @@ class Settling(Seats):
                     entry.state.drop_closed()
                     if self.cache.get(entry.key) is entry:
                         self.cache.measure(entry)
-        if not settled:
-            return
         metrics = self.metrics
         self.cache.shrink(self._committed_round)
         self.ahead.shrink(self.settings.cache_bytes - self.cache.bytes)

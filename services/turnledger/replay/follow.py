@@ -43,8 +43,9 @@ CACHE_BYTES = 192 * 1024 * 1024
 PASS_EVENTS = 20_000
 """Of one pass: about 6 KiB each are held. Whatever is open at its end is folded and written once more by the next one."""
 LOOKS = ((256, 8), (2048, 4))
-"""How far before its end a day is looked at, first and then, until all events of the batches are found. So many pages more than where the last pass ended:
-rounds that are not committed write there, and there may have been room left. A pass that knows of no pass before it reckons with so many events a page."""
+"""How far before its end a day is looked at until all events of the batches are found: so many pages more than it is reckoned, with so many events a page,
+as rounds that are not committed write there, and there may have been room left. A pass
+that knows where the last one ended begins with the last: those pages were read."""
 SUMMARIZE_SECONDS = 0.1
 """Less than a second: autovacuum is cancelled for whoever waits longer (``deadlock_timeout``)."""
 
@@ -258,7 +259,7 @@ class Follower:
             # An index that autovacuum has not seen to would have all of the day read, which writes, too: the first reader of a page notes in it that its rows
             # are committed, and with checksums that is a page of WAL. So not more is looked at than is likely to be needed.
             statement = query("replay/last_events").replace(b"{day}", day.encode())
-            for before, a_page in LOOKS:
+            for before, a_page in LOOKS[-1:] if known else LOOKS:
                 place = f"({max(0, max(known, default=pages - events // a_page) - before)},0)"
                 found = list(stored_rows(connection, statement, {**what.parameters(), "place": place}))
                 if len(found) == what.events:

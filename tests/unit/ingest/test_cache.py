@@ -25,6 +25,12 @@ def test_what_was_used_least_goes_until_the_limit_holds() -> None:
     assert cache.evicted == 4
 
 
+def test_all_that_may_go_goes_at_once_however_many_they_are() -> None:
+    cache, _ = filled(3 * caching.LOOKED_AT)
+    cache.shrink(0)
+    assert (len(cache), cache.bytes) == (0, 0)
+
+
 def test_what_is_not_written_stays_and_does_not_hide_what_may_go() -> None:
     cache, entries = filled(2 * caching.LOOKED_AT)
     for entry in entries[: caching.LOOKED_AT]:

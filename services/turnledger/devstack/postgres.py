@@ -27,8 +27,8 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "100",
-    "shared_buffers": "256MB",
-    "max_wal_size": "2GB",
+    "shared_buffers": "512MB",
+    "max_wal_size": "8GB",
     "synchronous_commit": "on",
 }
 ROOT_FOLDER = Path("/var/lib/turnledger")

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
-
-import psycopg
 
 from turnledger.fold.state import NeedsHistory, SessionChanges
 from turnledger.ingest import load
@@ -46,8 +43,6 @@ LOOKS = ((256, 8), (2048, 4))
 """How far before its end a day is looked at until all events of the batches are found: so many pages more than it is reckoned, with so many events a page,
 as rounds that are not committed write there, and there may have been room left. A pass
 that knows where the last one ended begins with the last: those pages were read."""
-SUMMARIZE_SECONDS = 0.1
-"""Less than a second: autovacuum is cancelled for whoever waits longer (``deadlock_timeout``)."""
 
 
 @dataclass(slots=True)
@@ -203,18 +198,19 @@ class Follower:
             carry_vacuumed(connection, rebuild.slot, rebuild.live, vacuumed)
             for number in vacuumed & self._keys.keys():
                 self.cache.drop(self._keys.pop(number))
-        folded = {number: events for number, events in coming.items() if number not in vacuumed}
+        folded = {number: rows for number, rows in coming.items() if number not in vacuumed}
         cold = [
             number for number in folded if number not in self._keys or self._keys[number] not in self.cache
         ]
         units = self._read_in(cold, what, done) if cold else []
         gone = set(cold)
-        for number, events in folded.items():
+        warm = by_session(chain.from_iterable(rows for number, rows in folded.items() if number not in gone))
+        for number in folded:
             if number in gone:
                 continue
             entry = self._entry(number)
             self._used.append(entry)
-            units += self._extended(entry, events, what, done)
+            units += self._extended(entry, warm.get(number, ()), what, done)
         done.refused += len(store_projection(connection, rebuild.slot, units))
         done.sessions = list(coming)
         done.events = sum(map(len, coming.values()))
@@ -244,40 +240,55 @@ class Follower:
             self._keys = {number: key for number, key in self._keys.items() if key in self.cache}
             self._ahead = {number: ahead for number, ahead in self._ahead.items() if number in self._keys}
 
-    def _new_events(self, what: Beyond) -> dict[int, list[Stored]]:
+    def _new_events(self, what: Beyond) -> dict[int, list[StoredRow]]:
         """By session. What was appended last is looked for where a day ends, as long as it is all there: the index on batch_no knows it late."""
         connection = self.connection
         if not what.batches:
             return {}
         day = day_table(what.day)
         first = min(what.batches)
+        values = {**what.parameters(), **self._wanted(what)}
         known = [pages for batch_no, of, pages in self._ends if of == day and batch_no < first]
         row = connection.execute(query("replay/end_of_events"), {"day": day, "first": first}).fetchone()
         if row is not None and row[1] is not None:
             last, pages, events = row
             self._ends.append((last, day, pages))
-            # An index that autovacuum has not seen to would have all of the day read, which writes, too: the first reader of a page notes in it that its rows
+            # An index that nobody has told of it would have all of the day read, which writes, too: the first reader of a page notes in it that its rows
             # are committed, and with checksums that is a page of WAL. So not more is looked at than is likely to be needed.
             statement = query("replay/last_events").replace(b"{day}", day.encode())
             for before, a_page in LOOKS[-1:] if known else LOOKS:
                 place = f"({max(0, max(known, default=pages - events // a_page) - before)},0)"
-                found = list(stored_rows(connection, statement, {**what.parameters(), "place": place}))
+                found = list(stored_rows(connection, statement, {**values, "place": place}))
                 if len(found) == what.events:
                     return self._not_ahead(found)
-        self._summarize(day)
-        return self._not_ahead(stored_rows(connection, query("replay/new_events"), what.parameters()))
+        connection.execute(query("replay/summarize"), {"index": f"{day}_batch"})
+        return self._not_ahead(stored_rows(connection, query("replay/new_events"), values))
 
-    def _not_ahead(self, rows: Iterable[StoredRow]) -> dict[int, list[Stored]]:
+    def _wanted(self, what: Beyond) -> dict[str, list[int]]:
+        """Whose events are to be told: of sessions that are held, what they do not hold. Of a follower that lags that is the lesser part of a pass."""
+        batches = set(what.batches)
+        warm = [number for number, key in self._keys.items() if key in self.cache]
+        held = [
+            (stream.stream_no, batch_no)
+            for number in warm
+            if (both := batches.intersection(self._ahead.get(number, ())))
+            for stream in self._entry(number).streams.values()
+            for batch_no in both
+        ]
+        return {
+            "warm": warm,
+            "held_streams": [stream_no for stream_no, _ in held],
+            "held_batches": [batch_no for _, batch_no in held],
+        }
+
+    def _not_ahead(self, rows: Iterable[StoredRow]) -> dict[int, list[StoredRow]]:
         """Those that were not folded yet: to read them a second time would be a third of what they cost."""
         ahead = self._ahead.get
-        return by_session(row for row in rows if row[4] not in ahead(row[0], ()))
-
-    def _summarize(self, day: str) -> None:
-        """Tell the index on batch_no what autovacuum has not told it yet. Whoever vacuums is not to be waited for: it would give way."""
-        # Rolled back is the time to wait; an index keeps what it was told.
-        with suppress(psycopg.errors.LockNotAvailable), self.connection.transaction(force_rollback=True):
-            self.connection.execute(f"set local lock_timeout = {round(SUMMARIZE_SECONDS * 1000)}")
-            self.connection.execute(query("replay/summarize"), {"index": f"{day}_batch"})
+        found: dict[int, list[StoredRow]] = {}
+        for row in rows:
+            if row[4] not in ahead(row[0], ()):
+                found.setdefault(row[0], []).append(row)
+        return found
 
     def _left_to_pieces(self, sessions: set[int]) -> set[int]:
         """Those that a piece will fold from their beginning: it reads what is committed by now too. Waits for pieces that somebody is at."""

@@ -30,7 +30,7 @@ MARKS = 20_000
 """Oldest marks looked at."""
 RESTS_SECONDS = 1.0
 """A session that nothing marked for so long is rolled up, …"""
-WAITS_SECONDS = 5.0
+WAITS_SECONDS = 15.0
 """… and one that goes on moving, as most do beside a busy fleet, so often at most."""
 COLLECTED = 100_000
 """Objects between two looks for cycles, some pieces' worth: as often as Python does it by itself, it takes a fifth of the fold's time."""

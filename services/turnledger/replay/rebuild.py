@@ -43,7 +43,7 @@ LOOKED_AT = 500
 """Sessions compared in one snapshot."""
 SETTLE_SECONDS = 30.0
 """How long sessions that somebody has still to write are looked at again before the rebuild is called ready without them."""
-STALLED_SECONDS = 10.0
+STALLED_SECONDS = 25.0
 """Marks that nobody takes for so long are of sessions that cannot be rolled up, here as in the generation that readers see."""
 PAUSE_SECONDS = 0.2
 FOLLOW_SECONDS = 2.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 LEAST_SECONDS = 1.0
-MOST_SECONDS = 5.0
-SHARE = 0.2
+MOST_SECONDS = 10.0
+SHARE = 0.1
 """Of a worker's time, for sessions that move all the time."""
 REMEMBERED_SECONDS = 5.0
 """Over about so long the worker's time is averaged."""

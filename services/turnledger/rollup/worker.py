@@ -24,7 +24,7 @@ from turnledger.rollup.session import TRANSIENT, Outcome, roll_up_session
 from turnledger.rollup.settings import RollupSettings
 from turnledger.store.connect import away, connect
 from turnledger.store.instants import load_as_microseconds
-from turnledger.store.maintain import tell_planner
+from turnledger.store.maintain import Ranges, tell_planner
 from turnledger.store.migrate import require
 from turnledger.store.named import query
 from turnledger.store.read import LedgerUnreadable, writable_slot
@@ -40,8 +40,10 @@ FIRST_BACK_OFF_SECONDS = 0.2
 GREATEST_BACK_OFF_SECONDS = 5.0
 REFUSED_SECONDS = 60.0
 """A session whose rows cannot be set is tried again after this."""
-UNANALYZED_SECONDS = 600.0
-"""A table that takes longer to be analyzed than a statement may is tried again after this."""
+RANGES_SECONDS = 10.0
+"""How often indexes by range are told what was appended: a fleet at full rate fills 100 MiB meanwhile."""
+UNMAINTAINED_SECONDS = 600.0
+"""Where a table takes longer to be analyzed or summarized than a statement may, it is tried again after this."""
 WATCH_SECONDS = 2.0
 """How often the marks are counted, for health and metrics."""
 
@@ -82,7 +84,9 @@ class Rollup:
         self._pace = Pace(time.monotonic())
         self._hours_at = 0.0
         self._watched_at = 0.0
-        self._planner_at = 0.0
+        self._maintained_at = 0.0
+        self._ranges = Ranges()
+        self._ranges_at = 0.0
         self._refused: dict[int, float] = {}
         """session_no: until when it is left alone."""
 
@@ -224,7 +228,7 @@ class Rollup:
         if time.monotonic() - self._watched_at < WATCH_SECONDS:
             return
         self._watched_at = time.monotonic()
-        self._tell_planner(do.connection)
+        self._maintain(do.connection)
         ((marks, oldest),) = do.connection.execute(do.text("pending")).fetchall()
         self.health.marks, self.health.oldest = marks, oldest
         self.metrics.marks.set(marks)
@@ -234,15 +238,20 @@ class Rollup:
         self.metrics.differing.set(audited[1])
         self.metrics.audit_age.set(audited[2])
 
-    def _tell_planner(self, connection: Connection) -> None:
-        if time.monotonic() < self._planner_at:
+    def _maintain(self, connection: Connection) -> None:
+        """What autovacuum does too, and comes to late."""
+        now = time.monotonic()
+        if now < self._maintained_at:
             return
         try:
             tell_planner(connection)
+            if now >= self._ranges_at:
+                self._ranges_at = now + RANGES_SECONDS
+                self._ranges.summarize(connection)
         except psycopg.errors.QueryCanceled:
-            self._planner_at = time.monotonic() + UNANALYZED_SECONDS
+            self._maintained_at = time.monotonic() + UNMAINTAINED_SECONDS
             log.info(
-                f"a table was not analyzed within the statement timeout: it is left to autovacuum for {UNANALYZED_SECONDS:.0f} s"
+                f"a table was not analyzed or summarized within the statement timeout: all are left to autovacuum for {UNMAINTAINED_SECONDS:.0f} s"
             )
 
     def _statements(self) -> Statements:

@@ -25,7 +25,7 @@ class Index(NamedTuple):
     how: str
 
 
-RANGE = "pages_per_range = 32, autosummarize = on"
+RANGE = "pages_per_range = 32"
 CALLED = "coalesce(completed_at, started_at)"
 REQUESTED = "coalesce(requested_at, completed_at)"
 POINTS_BY_TIME = (
@@ -58,6 +58,9 @@ INDEXES: tuple[Index, ...] = (
     # What was refused is little, and asked for all day.
     Index("net_events_refused", "net_events", "(occurred_at) where decision in ('denied', 'error')"),
 )
+
+CHANGE_SECONDS = 0.5
+"""So long a change of an index may wait for those who use it: whoever comes meanwhile waits behind it."""
 
 REPLACED = {"fs_events_session": "fs_events_action"}
 """Indexes that an earlier revision made and a better one stands for: dropped once that one is there."""
@@ -102,7 +105,21 @@ def index(connection: psycopg.Connection[Any], *, say: Callable[[str], None] = l
             connection.execute(
                 sql.SQL("drop index concurrently if exists {}").format(sql.Identifier(slot, name))
             )
+    _leave_to_us(connection, say)
     return made
+
+
+def _leave_to_us(connection: psycopg.Connection[Any], say: Callable[[str], None]) -> None:
+    """Indexes of earlier revisions ask the server to summarize what is appended; since 0014 whoever rolls up does it (``store.maintain``)."""
+    for schema, name in connection.execute(query("maintain/autosummarized")).fetchall():
+        try:
+            with connection.transaction():
+                connection.execute(f"set local lock_timeout = {round(CHANGE_SECONDS * 1000)}")
+                connection.execute(
+                    sql.SQL("alter index {} reset (autosummarize)").format(sql.Identifier(schema, name))
+                )
+        except psycopg.errors.LockNotAvailable:
+            say(f"the index {schema}.{name} is in use and stays as it is; the next migration changes it")
 
 
 def _wanted(connection: psycopg.Connection[Any]) -> list[tuple[str, str, str, str]]:

@@ -22,6 +22,9 @@ begin
     -- Partitions of events are made by a function of the owner's, day by day.
     alter default privileges in schema ledger grant select, insert, update, delete on tables to turnledger_writer;
     grant execute on function ledger.make_event_partitions(date, int4) to turnledger_writer;
+    if to_regproc('ledger.summarize_ranges') is not null then  -- since revision 0014
+        grant execute on function ledger.summarize_ranges(regclass, int8) to turnledger_writer;
+    end if;
     -- Statistics of what grows faster than autovacuum comes round (`store.maintain`). Older servers know no such right: there the owner's autovacuum is all.
     if current_setting('server_version_num')::int4 >= 170000 then
         foreach schema in array array['ledger', 'projection_a', 'projection_b'] loop

@@ -1,4 +1,2 @@
--- What was appended since autovacuum last saw to an index on batch_no: until then each question for new batches reads all of it.
-select brin_summarize_new_values(c.oid)
-from pg_class c
-where c.oid = to_regclass(%(index)s) and pg_has_role(c.relowner, 'USAGE')
+-- What was appended and nobody told this index yet: until then each question for new batches reads all of it.
+select ledger.summarize_ranges(i.named, null) from (select to_regclass(%(index)s) as named) i where i.named is not null

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -691,6 +691,43 @@ def test_a_first_pass_looks_where_a_day_ends_and_else_tells_the_index_what_it_do
 
     assert done.events
     assert rows(lived.url, unknown, f"{day}_batch") == [(1 - told,)]
+
+
+def test_who_lags_looks_between_what_earlier_passes_saw(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the end of the day each pass would read all that came since: the further behind, the slower."""
+    there = begin(connection, by="test", tenant="nobody")
+    looked: list[tuple[str, str]] = []
+    real = shadow.stored_rows
+
+    def noted(link: Connection, statement: bytes, values: Mapping[str, Any]) -> Iterable[shadow.StoredRow]:
+        if "past" in values:
+            looked.append((values["place"], values["past"]))
+        return real(link, statement, values)
+
+    monkeypatch.setattr(following, "stored_rows", noted)
+    monkeypatch.setattr(following, "PASS_EVENTS", 1)
+    follower = Follower(connection, there)
+    day = day_table(rows(lived.url, "select ledger.today()")[0][0])
+    ends = []
+    for wave in range(4):
+        for number in range(3):
+            names = [f"{wave}-{number}-{one}" for one in range(12)]
+            lived.send([event for name in names for event in turn(f"lags-{name}", 0, "t", call(name, 12))])
+        ends.append(rows(lived.url, f"select pg_relation_size('{day}') / 8192")[0][0])
+        follower.run()
+    assert ends == sorted(set(ends))
+    passes = 4
+    while follower.run().more:
+        passes += 1
+
+    # Each pass takes one batch and looks once: those of a wave stand before the end that the first pass after it saw.
+    assert len(looked) == passes + 1
+    assert [past for _, past in looked] == [f"({end},0)" for end in ends for _ in range(len(looked) // 4)]
+    with alone(lived, connection, there) as rebuilder:
+        rebuilder.run()
+        shows_the_same(lived, rebuilder)
 
 
 def test_what_a_history_held_already_is_not_read_again(

@@ -39,10 +39,13 @@ from turnledger.store.write_rows import Unit
 CACHE_BYTES = 192 * 1024 * 1024
 PASS_EVENTS = 20_000
 """Of one pass: about 6 KiB each are held. Whatever is open at its end is folded and written once more by the next one."""
+ANY = 2**32 - 2
+"""No table has so many pages."""
 LOOKS = ((256, 8), (2048, 4))
 """How far before its end a day is looked at until all events of the batches are found: so many pages more than it is reckoned, with so many events a page,
-as rounds that are not committed write there, and there may have been room left. A pass
-that knows where the last one ended begins with the last: those pages were read."""
+as rounds that are not committed write there, and there may have been room left. A pass that knows where earlier ones ended looks there."""
+ENDS = 1000
+"""Passes of which it is known where the day ended."""
 
 
 @dataclass(slots=True)
@@ -139,8 +142,8 @@ class Follower:
         self._ahead: dict[int, set[int]] = {}
         """By session: batches whose events a session's history held already when it was read: they come once more."""
         self._used: list[SessionEntry] = []
-        self._ends: deque[tuple[int, str, int]] = deque(maxlen=200)
-        """(last batch, day, pages of it) at some passes."""
+        self._ends: deque[tuple[int, str, int]] = deque(maxlen=ENDS)
+        """(last batch, day, pages of it) at the beginnings of the last passes."""
         self._later: set[int] = set()
         """Folded by passes that did not mark them."""
         self._unmarked = True
@@ -246,23 +249,32 @@ class Follower:
         if not what.batches:
             return {}
         day = day_table(what.day)
-        first = min(what.batches)
+        first, last = min(what.batches), max(what.batches)
         values = {**what.parameters(), **self._wanted(what)}
-        known = [pages for batch_no, of, pages in self._ends if of == day and batch_no < first]
         row = connection.execute(query("replay/end_of_events"), {"day": day, "first": first}).fetchone()
         if row is not None and row[1] is not None:
-            last, pages, events = row
-            self._ends.append((last, day, pages))
+            newest, pages, events = row
+            self._ends.append((newest, day, pages))
             # An index that nobody has told of it would have all of the day read, which writes, too: the first reader of a page notes in it that its rows
             # are committed, and with checksums that is a page of WAL. So not more is looked at than is likely to be needed.
             statement = query("replay/last_events").replace(b"{day}", day.encode())
-            for before, a_page in LOOKS[-1:] if known else LOOKS:
-                place = f"({max(0, max(known, default=pages - events // a_page) - before)},0)"
-                found = list(stored_rows(connection, statement, {**values, "place": place}))
+            for start, end in self._looks(day, first, last, pages, events):
+                ends = {"place": f"({max(0, start)},0)", "past": f"({end},0)"}
+                found = list(stored_rows(connection, statement, {**values, **ends}))
                 if len(found) == what.events:
                     return self._not_ahead(found)
         connection.execute(query("replay/summarize"), {"index": f"{day}_batch"})
         return self._not_ahead(stored_rows(connection, query("replay/new_events"), values))
+
+    def _looks(self, day: str, first: int, last: int, pages: int, events: int) -> list[tuple[int, int]]:
+        """Between which pages of a day the events of batches ``first`` to ``last`` are looked for, until all are found. ``pages`` and ``events``: where the day
+        ends, and how many events came from ``first`` on."""
+        before = [of for batch_no, on, of in self._ends if on == day and batch_no < first]
+        # What was committed when a pass began stands before where the day ended then. Who lags would read all that came since, in each pass. (Nearly all:
+        # what another worker was about to commit may stand behind.)
+        after = min(of for batch_no, on, of in self._ends if on == day and batch_no >= last)
+        starts = [(max(before) if before else pages - events // a_page) - more for more, a_page in LOOKS]
+        return [(start, ANY if at else after) for at, start in enumerate(starts)]
 
     def _wanted(self, what: Beyond) -> dict[str, list[int]]:
         """Whose events are to be told: of sessions that are held, what they do not hold. Of a follower that lags that is the lesser part of a pass."""

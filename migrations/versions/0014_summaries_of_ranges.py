@@ -1,4 +1,5 @@
-"""Indexes by range are told by turnledger what was appended, not by requests to the server, of which it keeps few and logs the others.
+"""Indexes by range are told by turnledger what was appended, not by requests to the server, of which it keeps few and logs the others. Events are not
+vacuumed for what was inserted.
 
 The SQL stands in ``migrations/sql/0014`` and is frozen. Indexes that are there are changed beside live workers (``turnledger.store.surface``).
 """

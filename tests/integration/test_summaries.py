@@ -127,6 +127,16 @@ def test_who_rolls_up_does_it(day: Day, database: str) -> None:
     assert (day.left("batch"), day.left("time")) == (0, 0)
 
 
+def test_events_are_not_vacuumed_for_what_was_inserted(day: Day) -> None:
+    options = (
+        "select count(*), count(*) filter (where c.reloptions @> array['autovacuum_vacuum_insert_threshold=-1']) "
+        "from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = 'ledger.events'::regclass"
+    )
+    day.link.execute("select ledger.make_event_partitions(ledger.today() + 30, 2)")
+    ((days, unvacuumed),) = day.link.execute(options.encode()).fetchall()
+    assert days == unvacuumed > 2
+
+
 def test_no_index_asks_the_server_and_one_of_an_earlier_revision_is_changed(
     day: Day, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

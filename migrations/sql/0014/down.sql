@@ -30,3 +30,13 @@ begin
     return made;
 end
 $body$;
+
+do $body$
+declare
+    child regclass;
+begin
+    for child in select i.inhrelid::regclass from pg_inherits i where i.inhparent = 'ledger.events'::regclass loop
+        execute format('alter table %s reset (autovacuum_vacuum_insert_threshold, toast.autovacuum_vacuum_insert_threshold)', child);
+    end loop;
+end
+$body$;

@@ -39,7 +39,8 @@ end
 $body$;
 revoke execute on function ledger.summarize_ranges(regclass, int8) from public;
 
--- As in 0011, with indexes that leave the server alone, the one by time as those of the views (`store.surface`).
+-- As in 0011, with indexes that leave the server alone, the one by time as those of the views (`store.surface`), and without a vacuum for what was
+-- inserted: nobody asks whether all of a page of events can be seen, and most days are dropped before they must be frozen. Deleted rows are vacuumed.
 create or replace function ledger.make_event_partitions(first_day date, days int4) returns int4
     language plpgsql security definer set search_path = pg_catalog, pg_temp as
 $body$
@@ -57,7 +58,8 @@ begin
         ) then
             continue;
         end if;
-        execute format('create table ledger.%I (like ledger.events including defaults including storage) with (toast_tuple_target = 8160)', child);
+        execute format('create table ledger.%I (like ledger.events including defaults including storage) with (
+            toast_tuple_target = 8160, autovacuum_vacuum_insert_threshold = -1, toast.autovacuum_vacuum_insert_threshold = -1)', child);
         execute format('alter table ledger.%I add constraint %I check (day >= %L and day < %L)', child, child || '_day', one, one + 1);
         execute format('create unique index %I on ledger.%I (stream_no, seq)', child || '_position', child);
         execute format('create index %I on ledger.%I using brin (batch_no) with (pages_per_range = 16)', child || '_batch', child);
@@ -67,5 +69,15 @@ begin
         made := made + 1;
     end loop;
     return made;
+end
+$body$;
+
+do $body$
+declare
+    child regclass;
+begin
+    for child in select i.inhrelid::regclass from pg_inherits i where i.inhparent = 'ledger.events'::regclass loop
+        execute format('alter table %s set (autovacuum_vacuum_insert_threshold = -1, toast.autovacuum_vacuum_insert_threshold = -1)', child);
+    end loop;
 end
 $body$;

@@ -730,6 +730,39 @@ def test_who_lags_looks_between_what_earlier_passes_saw(
         shows_the_same(lived, rebuilder)
 
 
+def test_an_event_that_strayed_is_found_by_the_index_and_the_others_are_not_read_twice(
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = begin(connection, by="test", tenant="nobody")
+    for number in range(8):
+        lived.send(
+            [
+                event
+                for one in range(6)
+                for event in turn(f"strays-{number}", 9 * one, f"t{one}", call(f"{number}-{one}", 3))
+            ]
+        )
+    read: list[tuple[int, int]] = []
+    real = shadow.stored_rows
+
+    def noted(link: Connection, statement: bytes, values: Mapping[str, Any]) -> Iterable[shadow.StoredRow]:
+        found = list(real(link, statement, values))
+        if "past" in values:
+            read.extend((row[1], row[2]) for row in found)
+        return found
+
+    monkeypatch.setattr(following, "stored_rows", noted)
+    monkeypatch.setattr(following, "STRAY", 1)
+    monkeypatch.setattr(Follower, "_looks", lambda *_: [(1, 2)])
+
+    done = Follower(connection, there).run()
+
+    assert len(set(read)) == len(read) == done.events > 100
+    with alone(lived, connection, there) as rebuilder:
+        rebuilder.run()
+        shows_the_same(lived, rebuilder)
+
+
 def test_what_a_history_held_already_is_not_read_again(
     lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,9 @@ def _all_there(do: Statements, loaded: Loaded, group: set[bytes]) -> None:
 
 def claims_of(do: Statements, loaded: Loaded, family: Mapping[str, Holder]) -> tuple[set[Claim], set[Claim]]:
     """(what the session claimed when it was last rolled up, what it claims now). ``family``: what it descends from, by session."""
+    known = do.known_claims(loaded.session_no)
+    if known is not None:
+        return known
     before = {
         (row["identity"], row["call_key"], row["content"], row["turn_no"])
         for row in loaded.before["call_claims"]

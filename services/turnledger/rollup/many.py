@@ -75,6 +75,8 @@ class _Gathered(Statements):
         }
         self._shares: dict[int, list[Row]] = {number: [] for number in taken}
         self._records: dict[tuple[int, int], Row] = {}
+        self.claims: dict[int, tuple[set[Any], set[Any]]] = {}
+        """By session, of those that are alone: a twelfth of a roll-up, and asked for twice."""
         self._asked: set[tuple[int, int]] = set()
         self._of_one: list[tuple[str, tuple[str, ...], Sequence[bytes]]] = []
         """Rows of the session at hand …"""
@@ -123,6 +125,9 @@ class _Gathered(Statements):
         numbers, turns = [number for number, _ in wanted], [turn_no for _, turn_no in wanted]
         for row in super().rows("records_of", sessions=numbers, turns=turns):
             self._records[row["session_no"], row["turn_no"]] = row
+
+    def known_claims(self, session_no: int) -> tuple[set[Any], set[Any]] | None:
+        return self.claims.get(session_no)
 
     def rows(self, name: str, **values: Any) -> list[Row]:
         if name in ("claimed", "extent"):
@@ -261,14 +266,14 @@ def _is_plain(loaded: Loaded) -> bool:
     )
 
 
-def _alone(do: Statements, gathered: Statements, sessions: Sequence[Loaded]) -> set[int]:
+def _alone(do: Statements, gathered: _Gathered, sessions: Sequence[Loaded]) -> set[int]:
     """Those of which no call may be another session's, nor was. What moved of their claims is locked from here on, as by everybody who decides."""
     mine: dict[int, set[bytes]] = {}
     asked: dict[int, set[bytes]] = {}
     changed: set[bytes] = set()
     for one in sessions:
         tenant, session_id = one.rows.tenant, one.rows.session_id
-        before, after = claims_of(gathered, one, {})
+        before, after = gathered.claims[one.session_no] = claims_of(gathered, one, {})
         mine[one.session_no] = {identity for identity, _, _, _ in before | after}
         changed |= {identity for identity, _, _, _ in before ^ after}
         asked[one.session_no] = {

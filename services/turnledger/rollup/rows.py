@@ -202,6 +202,10 @@ class Statements:
         """Change rows."""
         self.connection.execute(self.text(name, table), values)
 
+    def known_claims(self, session_no: int) -> tuple[set[Any], set[Any]] | None:
+        """What ``claims.claims_of`` said of the session in this transaction, where it was asked before."""
+        return None
+
     def take_marks(self, sessions: Sequence[int]) -> list[Row]:
         """Take the marks of sessions whose locks are held: {session_no, turns, basis} of each, the numbers of the turns that it is about (None: it may
         be any), and what the shares of a long session were made for (None where it has none)."""

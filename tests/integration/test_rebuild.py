@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -648,13 +648,14 @@ def test_who_moves_while_it_is_compared_stays_in_doubt(lived: Lived, connection:
         assert compare.in_doubt(connection) == 0
 
 
+@pytest.mark.parametrize(("phase", "waits"), [("following", "WAITS_SECONDS"), ("ready", "SWITCHED_SECONDS")])
 def test_a_session_that_goes_on_moving_is_rolled_up_seldom(
-    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch, phase: str, waits: str
 ) -> None:
     with rebuilt(lived, connection) as rebuilder:
         monkeypatch.setattr(working, "RESTS_SECONDS", 60.0)
-        monkeypatch.setattr(working, "WAITS_SECONDS", 600.0)
-        pieces = Pieces(lived.url, rebuilder.rebuild, PriceBook())
+        monkeypatch.setattr(working, waits, 600.0)
+        pieces = Pieces(lived.url, replace(rebuilder.rebuild, phase=phase), PriceBook())
         for ago, first, left in ((0, 0, 1), (61, 0, 0), (0, 599, 1), (0, 601, 0)):
             mark = "insert into ledger.shadow_marks (session_no, at) select min(session_no), now() - make_interval(secs => %s) from ledger.sessions"
             connection.execute(mark, (ago,))

@@ -32,6 +32,8 @@ RESTS_SECONDS = 1.0
 """A session that nothing marked for so long is rolled up, …"""
 WAITS_SECONDS = 15.0
 """… and one that goes on moving, as most do beside a busy fleet, so often at most."""
+SWITCHED_SECONDS = 5.0
+"""The same where the generation is ready: whoever switches waits for all marks."""
 COLLECTED = 100_000
 """Objects between two looks for cycles, some pieces' worth: as often as Python does it by itself, it takes a fifth of the fold's time."""
 
@@ -63,9 +65,8 @@ class ShadowRollup(Rollup):
         return tick
 
     def _candidates(self, do: Statements, now: bool) -> list[int]:
-        rows = do.rows(
-            "shadow_marked", window=MARKS, count=CANDIDATES, rests=RESTS_SECONDS, waits=WAITS_SECONDS
-        )
+        waits = SWITCHED_SECONDS if self.rebuild.phase == "ready" else WAITS_SECONDS
+        rows = do.rows("shadow_marked", window=MARKS, count=CANDIDATES, rests=RESTS_SECONDS, waits=waits)
         return [row["session_no"] for row in rows]
 
 

@@ -731,6 +731,23 @@ def test_who_lags_looks_between_what_earlier_passes_saw(
         shows_the_same(lived, rebuilder)
 
 
+def test_a_requeue_may_be_the_last_that_came(lived: Lived, connection: Connection) -> None:
+    """Its number is greater than that of any batch of a round."""
+    there = begin(connection, by="test", tenant="nobody")
+    lived.send(turn("letters", 0, "t", call("letter", 3)))
+    requeued = connection.execute(
+        "insert into ledger.requeue_batches (batch_no, topic, partition, letters, accepted, duplicates, conflicts, requeued_by) "
+        "select nextval(pg_get_serial_sequence('ledger.ingest_batches', 'batch_no')), min(topic), 0, 0, 0, 0, 0, 'test' from ledger.ingest_batches "
+        "returning batch_no"
+    ).fetchone()
+    follower = Follower(connection, there)
+    what = following.beyond(connection, there.generation)
+    assert requeued is not None and max(what.batches) == requeued[0]
+
+    assert follower.run().events
+    assert not following.beyond(connection, there.generation)
+
+
 def test_an_event_that_strayed_is_found_by_the_index_and_the_others_are_not_read_twice(
     lived: Lived, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,8 @@
 -- until it next comes round, once a minute: a busy day fills that in seconds, and each request beyond it is three lines in the server's log.
 
 -- As the owner, whom alone the server allows it, and only for an index of ours that is still there. Returns how many ranges were summarized; null:
--- none can be now. Whoever vacuums the table does the same, and would give way to whoever waits. `first`: the first block of the table that may have none; null: any may. A
--- range that is not full yet is left.
+-- none can be now. Whoever vacuums the table does the same, and would give way to whoever waits. `first`: the first block of the table that may have
+-- none, and a range that is not full yet is left; null: any may.
 create function ledger.summarize_ranges(named regclass, first int8) returns int4
     language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as
 $body$

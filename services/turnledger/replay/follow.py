@@ -281,8 +281,8 @@ class Follower:
         day ends, and how many events came from ``first`` on."""
         before = [of for batch_no, on, of in self._ends if on == day and batch_no < first]
         # What was committed when a pass began stands before where the day ended then. Who lags would read all that came since, in each pass. (Nearly all:
-        # what another worker was about to commit may stand behind.)
-        after = min(of for batch_no, on, of in self._ends if on == day and batch_no >= last)
+        # what another worker was about to commit may stand behind. A requeue may be the last, and is no batch of a round.)
+        after = min((of for batch_no, on, of in self._ends if on == day and batch_no >= last), default=ANY)
         starts = [(max(before) if before else pages - events // a_page) - more for more, a_page in LOOKS]
         return [(start, ANY if at else after) for at, start in enumerate(starts)]
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from tests.integration.ingesting import environment, rows, until_applied, until_projected
 from tests.stack import databases, servers
 from tests.stack.commands import Running, eventually, run
+from tests.stack.databases import as_role
 from tests.stack.topics import Record, Topic, produce
 from turnledger.cli import build
 from turnledger.errors import TurnledgerError
@@ -129,11 +130,6 @@ def plant(link: psycopg.Connection[Any], tenant: str, number: int) -> None:
             ),
             values,
         )
-
-
-def as_role(url: str, role: str, password: str = "p") -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"{quote(role)}:{password}@{parts.hostname}:{parts.port}"))
 
 
 class Fleet:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -49,12 +49,10 @@ def link(
     finally:
         worker.stop()
     assert run("rollup", "--once", environment=settings).returncode == 0
-    name, parts = f"page_{urlsplit(url).path[-8:]}", urlsplit(url)
+    name = f"page_{urlsplit(url).path[-8:]}"
     with psycopg.connect(url, autocommit=True) as owner:
         create(owner, Login(name, ("sandbox",), password="p"))
-        with psycopg.connect(
-            urlunsplit(parts._replace(netloc=f"{name}:p@{parts.hostname}:{parts.port}")), autocommit=True
-        ) as reader:
+        with psycopg.connect(databases.as_role(url, name), autocommit=True) as reader:
             yield reader
         drop(owner, name)
     databases.drop(stack.database_url, url)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from tests.integration.projected import PRICE
+from tests.stack.databases import as_role
 from turnledger.rollup import worker as rolling
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
@@ -53,15 +54,13 @@ def test_a_table_is_analyzed_when_it_matters_and_has_grown_threefold(database: s
 
 
 def test_a_worker_of_its_own_role_may(database: str) -> None:
-    parts = urlsplit(database)
-    name = f"analyst_{parts.path[-8:]}"
+    name = f"analyst_{urlsplit(database).path[-8:]}"
     grow(database, 0, 2 * UNKNOWN_ROWS)
     with psycopg.connect(database, autocommit=True) as owner:
         may = owner.info.server_version >= 170_000
         roles.create(owner, roles.Login(name, worker=True, password="p"))
         try:
-            theirs = urlunsplit(parts._replace(netloc=f"{name}:p@{parts.hostname}:{parts.port}"))
-            with psycopg.connect(theirs, autocommit=True) as link:
+            with psycopg.connect(as_role(database, name), autocommit=True) as link:
                 assert tell_planner(link) == (TABLE if may else None)
         finally:
             roles.drop(owner, name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from datetime import date
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from tests.integration.projected import PRICE
+from tests.stack.databases import as_role
 from turnledger.rollup.settings import RollupSettings
 from turnledger.rollup.worker import Rollup
 from turnledger.store import roles, surface
@@ -99,16 +100,14 @@ def test_whoever_vacuums_is_not_waited_for(day: Day, database: str) -> None:
 
 
 def test_a_worker_of_its_own_role_may_and_only_for_ours(day: Day, database: str) -> None:
-    parts = urlsplit(database)
-    name = f"summarizes_{parts.path[-8:]}"
+    name = f"summarizes_{urlsplit(database).path[-8:]}"
     day.append(TIME_RANGE)
     day.link.execute("create table public.theirs (n int8)")
     day.link.execute("create index theirs_range on public.theirs using brin (n)")
     day.link.execute("insert into public.theirs values (1)")
     roles.create(day.link, roles.Login(name, worker=True, password="p"))
     try:
-        theirs = urlunsplit(parts._replace(netloc=f"{name}:p@{parts.hostname}:{parts.port}"))
-        with psycopg.connect(theirs, autocommit=True) as link:
+        with psycopg.connect(as_role(database, name), autocommit=True) as link:
             assert Ranges().summarize(link) > 0
             for index in ("public.theirs_range", f"{day.table}_position"):
                 row = link.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
@@ -14,6 +14,12 @@ from turnledger.store.migrate import migrate
 def named(url: str, database: str) -> str:
     """``url`` with another database."""
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+def as_role(url: str, role: str, password: str = "p") -> str:
+    """``url`` with another login."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{quote(role)}:{password}@{parts.hostname}:{parts.port}"))
 
 
 def create(server_url: str, *, template: str | None = None, prefix: str = "test") -> str:

@@ -30,6 +30,7 @@ from turnledger.replay.shadow import (
     stored_rows,
     units_of,
 )
+from turnledger.store.maintain import summarize
 from turnledger.store.named import query
 from turnledger.store.read import of_slot
 from turnledger.store.vacuumed import vacuumed_among
@@ -271,7 +272,7 @@ class Follower:
         if len(rows) != what.events:
             told = Counter(row[4] for row in rows)
             short = [batch_no for batch_no, events in what.batches.items() if told[batch_no] != events]
-            connection.execute(query("replay/summarize"), {"index": f"{day}_batch"})
+            summarize(connection, f"{day}_batch")
             some = {"batches": short, "first": min(short), "last": max(short), "looked_in": day, **looked}
             rows += stored_rows(connection, query("replay/new_events"), {**values, **some})
         return self._not_ahead(rows)

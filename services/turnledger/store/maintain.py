@@ -55,11 +55,18 @@ def tell_planner(connection: psycopg.Connection[Any]) -> str | None:
     return ".".join(found)
 
 
+def summarize(connection: psycopg.Connection[Any], index: str, first: int | None = None) -> int | None:
+    """Tell an index by range what was appended; how many ranges were told, None where none could be now or there is no such index. ``first``: the first
+    block of its table that it may not know, and a range that is not full yet is left; None: any."""
+    row = connection.execute(query("maintain/summarize"), {"index": index, "first": first}).fetchone()
+    return None if row is None else row[0]
+
+
 class Ranges:
     """Tells the indexes by range (BRIN) what was appended. One a process; it remembers how far each of them knows its table."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._known: dict[str, int] = {}
 
     def summarize(self, connection: psycopg.Connection[Any]) -> int:
         """Summarize the ranges that were filled since the last call; how many were. Each is committed by itself where the connection is in autocommit.
@@ -73,8 +80,8 @@ class Ranges:
             if blocks == (known or 0):
                 continue
             first = None if known is None or blocks < known else known
-            row = connection.execute(query("maintain/summarize"), {"index": index, "first": first}).fetchone()
-            if row is not None and row[0] is not None:
-                made += row[0]
+            found = summarize(connection, index, first)
+            if found is not None:
+                made += found
                 self._known[index] = blocks
         return made

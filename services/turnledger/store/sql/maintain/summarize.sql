@@ -1,1 +1,2 @@
-select ledger.summarize_ranges(%(index)s::int8::oid::regclass, %(first)s)
+-- Tell an index by range what was appended: until then each question reads all of it. Null: none can be told now, or there is no such index.
+select ledger.summarize_ranges(to_regclass(%(index)s), %(first)s)
